@@ -15,7 +15,7 @@ from splitter.storage.content import checksum_of
 from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row
 
 FILE_NAME = "file_name"
-# Hugging Face takes these for the files themselves
+# Hugging Face takes columns of these names for the files themselves
 _NOT_LABELS = {"audio", "image", "video", "output"}
 _FILE_ENDINGS = ("file_name", "file_names")
 ROWS_AT_ONCE, TEXT_AT_ONCE = 20_000, 32 << 20
@@ -46,7 +46,7 @@ def write_format(storage: Storage, name: str, manifest: str, types: Types) -> st
 
 
 class _Digesting(io.BufferedIOBase):
-    """A file to write that takes the checksum of what is written."""
+    """A file that computes the checksum of everything written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.digest = xxhash.xxh3_128()
@@ -61,11 +61,11 @@ class _Digesting(io.BufferedIOBase):
 
 
 class TooLarge(Exception):
-    """A whole number beyond 64 bits: the column of this name is text."""
+    """An integer beyond 64 bits: the column that the error names must be text."""
 
 
 def _in_blocks(rows: Iterator[Row]) -> Blocks:
-    """Yield a bounded number of rows at a time."""
+    """Yield the rows in blocks, bounded in number and in size."""
     block: list[Row] = []
     size = 0
     for row in rows:
@@ -79,19 +79,19 @@ def _in_blocks(rows: Iterator[Row]) -> Blocks:
 
 
 def _chosen(name: str, header: Row, blocks: Blocks) -> tuple[Row, Blocks]:
-    """Return all columns; for Hugging Face the files first, and nothing that it would take for files."""
+    """Return the table as it is; for Hugging Face only rows with files: the file first, then the labels."""
     if name not in (FOLDER_CSV, FOLDER_PARQUET):
         return header, blocks
     file = header.index("output")
     labels = [at for at, one in enumerate(header) if is_label(one)]
     positions = [file, *labels]
     rows = ([[row[at] for at in positions] for row in block if row[file]] for block in blocks)
-    # of a block without files nothing is left
+    # a block without files becomes empty
     return [FILE_NAME, *(header[at] for at in labels)], filter(None, rows)
 
 
 def is_label(column: str) -> bool:
-    """Return whether Hugging Face takes a column for what it is, and not for the files themselves."""
+    """Return whether Hugging Face takes a column for a label, and not for the files themselves."""
     return not (column in _NOT_LABELS or column.endswith(_FILE_ENDINGS))
 
 
@@ -106,12 +106,12 @@ def _write_csv(file: _Digesting, header: Row, blocks: Blocks, _: Types) -> None:
 
 # -- with types --------------------------------------------------------------------------------------------
 
-# by the type of metadata, what makes the value of its text
+# for each type of metadata, the function that makes the value from its text
 VALUES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": "True".__eq__}
 
 
 def typed_values(texts: Sequence[str], kind: str) -> Sequence[Any]:
-    """Return the values of a column; a missing number is None, missing text is empty."""
+    """Return the values of a column; missing text is empty, any other missing value is None."""
     convert = VALUES.get(kind)
     return texts if convert is None else [convert(text) if text else None for text in texts]
 
@@ -130,16 +130,16 @@ def _columns(header: Row, block: list[Row]) -> Iterator[tuple[str, Sequence[str]
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number that JSON has, or None."""
+    """Return a finite number, or None, since JSON has no other numbers."""
     return value if value is None or math.isfinite(value) else None
 
 
 def json_bytes(row: dict[str, Any]) -> bytes:
-    """Return values by name as JSON; numbers must be finite."""
+    """Return a row as JSON; its numbers must be finite."""
     try:
         return _in_json(row).encode()
     except UnicodeEncodeError:
-        # bytes that are not UTF-8, which JSON can say in ASCII
+        # bytes that are not UTF-8, which JSON can only have as ASCII escapes
         return json.dumps(row).encode()
 
 
@@ -167,11 +167,11 @@ def arrow_columns(header: Row, types: Types) -> list[tuple[str, Any]]:
 
 
 def _in_utf8(text: str) -> str:
-    """Return a text as Parquet can have it: other bytes as they would be written in Python."""
+    """Return a text that Parquet can store: bytes that are not UTF-8 become escapes as in Python."""
     return text.encode(ENCODING, ESCAPE).decode(ENCODING, "backslashreplace")
 
 
-def arrow_array(name: str, values: Sequence[Any], kind: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+def arrow_array(name: str, values: Sequence[Any], kind: Any) -> Any:  # noqa: ANN401 - pyarrow has no type hints
     """Return the values of a column as an Arrow array; raise TooLarge for an integer beyond 64 bits."""
     import pyarrow as pa
 

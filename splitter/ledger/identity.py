@@ -1,7 +1,7 @@
-"""What a parameter is, whatever it is: equal from run to run, and different when it differs.
+"""Descriptions of parameter values: the same in every run, and different if the value is different.
 
-A parameter enters the fingerprint of every input, so what stands for it depends on its value alone: not on
-an address, a hash seed, the process, or whether a class was imported or stands in a script.
+A parameter enters the fingerprint of every input, so its description depends on its value alone: not on
+an address, a hash seed, the process, or whether a class was imported or is in a script.
 """
 
 import dis
@@ -27,14 +27,14 @@ _NOT_SET = "not set"
 
 
 class Identity:
-    """A description of values in JSON; `unknown` names the types that it could not describe."""
+    """A description of values in JSON; `unknown` names the types that could not be described."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
         self._around: list[Any] = []
 
     def of(self, value: Any) -> Any:  # noqa: ANN401 - whatever parameter a recipe takes
-        """Return what stands for a value: itself if it is plain and short, else a name and a checksum."""
+        """Return the description of a value; if that is long, the name of the type and a checksum."""
         try:
             plain = self._plain(value)
         except RecursionError:
@@ -47,7 +47,7 @@ class Identity:
         if value is None or isinstance(value, (str, bool)):
             return value
         if isinstance(value, enum.Enum):
-            # some flags together have no name in Python 3.10
+            # combined flags have no name in Python 3.10
             return value.name or str(value)
         if isinstance(value, (int, float)):
             return value if isinstance(value, int) or math.isfinite(value) else repr(float(value))
@@ -97,16 +97,16 @@ class Identity:
             return self._give_up(tensor)
 
     def _object(self, value: Any) -> Any:  # noqa: ANN401
-        """Describe what pickle would store of an object."""
+        """Describe an object by what pickle would store."""
         if hasattr(value, "to_numpy") and hasattr(value, "index") and hasattr(value, "dtypes"):
             return self._frame(value)
         try:
             reduced = value.__reduce_ex__(4)
-        except Exception:  # noqa: BLE001 - a user's class may do anything, and some cannot be taken apart
+        except Exception:  # noqa: BLE001 - a user's class may raise anything, and some cannot be pickled
             return self._give_up(value)
         name = _name(type(value))
         if isinstance(reduced, str):
-            # a function behind a cache, say
+            # such as a function wrapped by a cache
             inner = None if _is_of_a_library(value) else getattr(value, "__wrapped__", None)
             return f"{name} {reduced}" if inner is None else [name, reduced, self._plain(inner)]
         maker, arguments, state, items, pairs = [*reduced, None, None, None][:5]
@@ -114,7 +114,7 @@ class Identity:
         parts += [self._plain(list(more)) for more in (items, pairs) if more is not None]
         return {name: parts[2] if maker is _NEW and pairs is items is None and len(arguments) == 1 else parts}
 
-    def _frame(self, table: Any) -> Any:  # noqa: ANN401 - a table of pandas, or a column, or an index
+    def _frame(self, table: Any) -> Any:  # noqa: ANN401 - a DataFrame or a Series of pandas
         columns = [table[name] for name in table.columns] if hasattr(table, "columns") else [table]
         names = [self._plain(getattr(column, "name", None)) for column in columns]
         parts = [[str(column.dtype), self._array(np.asarray(column))] for column in columns]
@@ -126,7 +126,7 @@ class Identity:
             self.unknown.append(name)
         return name
 
-    # -- functions: their code, not what they are called ------------------------------------------------
+    # -- functions: their code, not where they are defined ----------------------------------------------
 
     def _function(self, function: FunctionType) -> str:
         name = f"{function.__module__}.{function.__qualname__}"
@@ -146,7 +146,7 @@ class Identity:
         return f"{function.__name__} {_checksum(_json(parts).encode())}"
 
     def _code(self, code: CodeType) -> list[Any]:
-        """Describe all of a function's code but its name and its lines."""
+        """Describe the code of a function, without its name and line numbers."""
         constants = [
             self._code(one) if isinstance(one, CodeType) else self._constant(one) for one in code.co_consts
         ]
@@ -165,7 +165,7 @@ _NEW = object().__reduce_ex__(4)[0]
 
 
 def _globals_of(code: CodeType) -> list[str]:
-    """Return the global names that code reads, also in the functions within it."""
+    """Return the global names that code reads, including those in nested functions."""
     found = {
         one.argval: None for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
@@ -183,12 +183,12 @@ def _content(cell: Any) -> Any:  # noqa: ANN401
 
 
 def _array_of(tensor: Any) -> np.ndarray:  # noqa: ANN401
-    """Return the numbers of a tensor, and let torch start no thread: workers are still to be forked."""
+    """Return the numbers of a tensor without letting torch start threads: workers are yet to be forked."""
     tensor = tensor.detach().cpu()
     try:
         array: np.ndarray = tensor.numpy()
     except TypeError:
-        # a type that NumPy has not: its bits
+        # NumPy does not have this type: take its bits
         torch = sys.modules["torch"]
         bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
         array = tensor.view(bits[tensor.element_size()]).numpy()
@@ -196,7 +196,7 @@ def _array_of(tensor: Any) -> np.ndarray:  # noqa: ANN401
 
 
 def file_of(recipe: Any) -> str:  # noqa: ANN401 - a class or a function
-    """Return the name of the file that defines a class: the same for a script and for file.py:Class."""
+    """Return the stem of the file that defines a class; it is the same for a script and for file.py:Class."""
     path = getattr(sys.modules.get(recipe.__module__), "__file__", None) or ""
     return os.path.splitext(os.path.basename(path))[0]
 
@@ -208,7 +208,7 @@ def _name(thing: Any) -> str:  # noqa: ANN401 - a class or a module
 
 
 def _is_of_a_library(function: Any) -> bool:  # noqa: ANN401 - or what wraps one
-    """Return whether a name says it all: installed code does not change as a user's own does."""
+    """Return whether a function's name identifies it: installed code does not change as a user's does."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     path = getattr(module, "__file__", None) or ""
     if not path.startswith(_libraries()):

@@ -1,4 +1,4 @@
-"""The journal: all commit records of an output folder, and what they say of each input."""
+"""The journal: all commit records of an output folder, and what they say about each input."""
 
 import csv
 import io
@@ -33,24 +33,24 @@ from splitter.storage.names import is_output, shown
 from splitter.text.csv import Row, parse_rows
 from splitter.text.show import one_line
 
-# an index in a list of inputs or of entries, of which there are at most two thousand million
+# an index in a list of inputs or of entries, of which there are at most two billion
 INDEX = np.dtype("i4")
-# so many are read as fast as one
+# this many records can be read as fast as one
 FEW_RECORDS = 64
-# how the name ends of the record that others were merged into
+# the end of the name of a record that others were merged into
 MERGED = "-compact"
 _COPY_AT_ONCE = 8 << 20
 _ENTRIES_AT_ONCE, _KEYS_AT_ONCE = 1 << 18, 1 << 20
 
 
 class Journal(CommitProtocol):
-    """All commit records of an output folder: for each input the newest one counts.
+    """All commit records of an output folder; the newest entry of each input counts.
 
-    The names of records sort by age, and the newest entry of an input is its last.
+    The names of records sort by age, so the newest entry of an input is its last.
 
     Attributes:
-        heads: The columns that entries have.
-        entries: Those of all records one after the other; the numbers of heads count through all of them.
+        heads: The different sets of columns that entries have.
+        entries: The entries of all records, oldest first; the `head` of each is its index in `heads`.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -58,7 +58,7 @@ class Journal(CommitProtocol):
         self.load_only([])
 
     def forget(self, entries: np.ndarray, batch: str) -> None:
-        """Remove the outputs of some inputs, and that they were done."""
+        """Remove the outputs of some inputs, and record that these are not done."""
         names = [*dict.fromkeys(map(file_with, self.outputs(entries)))]
         self.begin(batch, self.entries["key"][entries].tolist(), names)
         self.finish_batch(batch)
@@ -70,10 +70,10 @@ class Journal(CommitProtocol):
         self.load_only([name for name in self.record_names() if not name.endswith(BEGUN)])
 
     def load_new(self, *, merged: bool = True) -> np.ndarray:
-        """Read the index of the records that came since the last look; return the numbers of their entries.
+        """Read the index of the records added since the last time; return the numbers of their entries.
 
-        Those of records that were merged meanwhile stay, and say the same; without `merged`, what these were
-        merged to is left out, since it is newer than what it holds.
+        Entries of records that were merged meanwhile stay valid. Without `merged`, merged records are left
+        out, because their names are newer than their contents.
         """
         known, before = {*self._names}, len(self.entries)
         left_out = (BEGUN,) if merged else (BEGUN, MERGED)
@@ -82,26 +82,26 @@ class Journal(CommitProtocol):
         return np.arange(before, len(self.entries))
 
     def by_record(self, entries: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the name of each record that some entries are in, and which of them."""
+        """Yield the name of each record that holds some of the entries, and these entries."""
         numbers = self._where[entries]
         for number in np.unique(numbers).tolist():
             yield self._names[number], entries[numbers == number]
 
     def load_only(self, names: list[str]) -> None:
-        """Read the index of some records; of a begun one, that of the record that it promises."""
+        """Read the index of some records; a begun one stands for the record that it promises."""
         self._names: list[str] = []
         self.heads: list[RowColumns] = []
         self.entries = np.empty(0, ENTRY)
-        # for each entry the number of its record, and where its text is there
+        # for each entry, the number of its record, and where its text starts there
         self._where, self._text_at = np.empty(0, "i4"), np.empty(0, "i8")
-        # what each record states of shards
+        # the sizes and checksums of shards that each record states
         self._shards: list[ShardSums] = []
         # the entries that count, sorted by key
         self._by_key = np.empty(0, INDEX)
         self._append(names)
 
     def _append(self, names: list[str]) -> None:
-        """Read the index of more records, which are newer."""
+        """Read the index of more records, which must be newer than those read so far."""
         self.storage.have_at_hand([f"{RECORDS}/{name}" for name in names])
         heads = {head: number for number, head in enumerate(self.heads)}
         shards = [*self._shards]
@@ -124,15 +124,15 @@ class Journal(CommitProtocol):
     def _promised(self, begun: str) -> Record:
         _, text = self.read_begun(begun)
         record = Record.parse(io.BytesIO(text))
-        # it is the last thing in the file
+        # the promised record is at the end of the file
         size = len(self.storage.read(f"{RECORDS}/{begun}"))
         return replace(record, texts_at=record.texts_at + size - len(text))
 
     def peek(self, *, with_promises: bool = False) -> list[str] | None:
-        """Read the index without the batches that have no commit, and change nothing.
+        """Read the index without recovering anything: leave out the inputs of batches without a commit.
 
-        Return the names that such batches may have published; None if there is no such batch.
-        `with_promises`: read it as `recover` will leave it, with the records of the promises it can keep.
+        Return the names that such batches may have published; None if there is no such batch. With
+        `with_promises`, read the index as `recover` will leave it: include the promises that can be kept.
         """
         names = self.record_names()
         batches = {name: self.read_begun(name)[0] for name in self.open_batches(names)}
@@ -165,7 +165,7 @@ class Journal(CommitProtocol):
         sorted_keys = self.entries["key"][self._by_key]
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             block = keys[start : start + _KEYS_AT_ONCE]
-            # in order, since steps through all of a large table take many times as long
+            # sorted, because random access to a large table takes many times as long
             order = np.argsort(block)
             block = block[order]
             at = index_in_sorted(sorted_keys, block)
@@ -174,7 +174,7 @@ class Journal(CommitProtocol):
         return found
 
     def status(self, entries: np.ndarray) -> np.ndarray:
-        """Return what became of inputs, by the numbers of their entries."""
+        """Return the status of each entry; that of -1 is NOT_DONE."""
         status = np.full(len(entries), NOT_DONE, "u1")
         found = entries >= 0
         status[found] = self.entries["status"][entries[found]]
@@ -188,30 +188,30 @@ class Journal(CommitProtocol):
         return np.flatnonzero(chosen)
 
     def counting(self) -> np.ndarray:
-        """Return the entries that count: of each input the newest."""
+        """Return the entries that count: the newest of each input."""
         return self.others(np.empty(0, "i8"))
 
     def done(self) -> np.ndarray:
-        """Return the entries that count, and are done."""
+        """Return the entries that count and are done."""
         entries = self.counting()
         return entries[self.entries["status"][entries] == DONE]
 
     def with_outputs(self, entries: np.ndarray) -> np.ndarray:
-        """Return those of some entries that have output files."""
+        """Return those of the given entries that have output files."""
         return entries[self.entries["outputs"][entries] > 0]
 
     def has_outputs(self, entries: np.ndarray) -> np.ndarray:
-        """Return which inputs are done and have output files, by the numbers of their entries."""
+        """Return which of the given entries are done and have output files; -1 is not."""
         found = self.status(entries) == DONE
         found[found] = self.entries["outputs"][entries[found]] > 0
         return found
 
     def failed(self) -> np.ndarray:
-        """Return the entries that are failures."""
+        """Return all entries of failures, including those that no longer count."""
         return np.flatnonzero(self.entries["status"] == FAILED)
 
     def is_older(self, entries: np.ndarray, generation: int) -> np.ndarray:
-        """Return which of some entries were committed before a generation."""
+        """Return which of the given entries were committed before a generation."""
         generations = np.array([generation_of(name) for name in self._names], "i8")
         return generations[self._where[entries]] < generation
 
@@ -221,11 +221,11 @@ class Journal(CommitProtocol):
         return bool(self.entries["outputs"][self._by_key].any())
 
     def outputs(self, entries: np.ndarray) -> list[str]:
-        """Return the names of the output files that some entries hold."""
+        """Return the names of the output files of the given entries."""
         return [name for names in self.outputs_of_each(entries) for name in names]
 
     def outputs_of_each(self, entries: np.ndarray) -> Iterator[list[str]]:
-        """Yield the names of the output files of each entry; what is cut when it is read is no file."""
+        """Yield the names of each entry's output files; a virtual piece has no size, and is not a file."""
         entries = np.asarray(entries, "i8")
         done = self.entries["status"][entries] == DONE
         for is_done, (head, rows) in zip(done.tolist(), self.rows_of_each(entries), strict=True):
@@ -239,7 +239,7 @@ class Journal(CommitProtocol):
             yield self.heads[self.entries["head"][number]], self._rows(number, text)
 
     def _rows(self, number: int, text: bytes) -> list[Row]:
-        """Parse the rows of an entry; refuse what no run has written."""
+        """Parse the rows of an entry; refuse rows that no run can have written."""
         head, failed = self.heads[self.entries["head"][number]], self.entries["status"][number] == FAILED
         at = len(head.columns)
         width = at + len(ERROR_COLUMNS) if failed else len(head.names)
@@ -258,21 +258,21 @@ class Journal(CommitProtocol):
         return rows
 
     def damaged(self, number: int, why: object) -> SplitterError:
-        """Return the error that one of the records is damaged."""
+        """Return the error which says that a record is damaged, given its number."""
         return RECORD.named(f"{RECORDS}/{self._names[number]}").damaged(self.storage, why)
 
     def stated_shard(self, shard: str, entries: np.ndarray) -> tuple[int, str] | None:
-        """Return the size and the checksum of a shard that some entries are in; None if none are stated."""
+        """Return the size and checksum of a shard by the newest record of its entries; None if not stated."""
         return self._shards[int(self._where[entries].max())].get(shard)
 
     def _stated_shards(self, entries: np.ndarray) -> ShardSums:
-        """Return what is stated of the shards that some entries are in."""
+        """Return the stated sizes and checksums of the shards that hold the given entries."""
         entries = self.with_outputs(entries)
         where, stated = self._where[entries], ShardSums()
         for number in np.unique(where).tolist():
             stated |= self._shards[number]
         if stated:
-            # an earlier version may have replaced a shard since, and states nothing of it
+            # an earlier version may have replaced a shard since, and does not state its checksum
             silent = [number for number, shards in enumerate(self._shards) if not shards]
             for names in self.outputs_of_each(entries[np.isin(where, silent)]):
                 for name in names:
@@ -280,7 +280,7 @@ class Journal(CommitProtocol):
         return stated
 
     def listed(self, entries: np.ndarray, column: str) -> list[str]:
-        """Return some inputs as they were written in the list."""
+        """Return the inputs of some entries as the list had them; "?" if a record does not say."""
         names = []
         for head, rows in self.rows_of_each(entries):
             is_named = rows and column in head.columns
@@ -290,9 +290,9 @@ class Journal(CommitProtocol):
     def first_failure(
         self, failed: np.ndarray, column: str, kind: Callable[[str, str], str] = lambda error, _: error
     ) -> tuple[str, str] | None:
-        """Return what was listed for the first of some failed entries, and why it failed; None without any.
+        """Return the first of some failed inputs as the list had it, and why it failed, or None.
 
-        `kind` makes the words for an error of its name and its traceback.
+        `kind` turns the name and the traceback of an error into the words for it.
         """
         for head, rows in self.rows_of_each(failed[:1]):
             if not rows:
@@ -314,7 +314,7 @@ class Journal(CommitProtocol):
     # -- what comes out --------------------------------------------------------------------------------
 
     def compact(self, entries: np.ndarray) -> None:
-        """Merge the records into one that holds the entries in the order given, if that is worth it."""
+        """Merge the records into one that holds these entries, in this order, if that is worth it."""
         superseded = len(self.entries) - len(entries)
         if len(self._names) <= FEW_RECORDS and superseded <= len(entries):
             return
@@ -328,17 +328,17 @@ class Journal(CommitProtocol):
                 digest.update(piece)
                 file.write(piece)
             file.write(digest.digest())
-        # what says that inputs are not done goes last, the oldest first: never before what it has made void
+        # records that say 'not done' go last, the oldest first: never before the records they override
         voiding = {*np.unique(self._where[self.entries["status"] == NOT_DONE]).tolist()}
         names = [f"{RECORDS}/{old}" for old in self._names]
         self.storage.remove(name for number, name in enumerate(names) if number not in voiding)
         for number in sorted(voiding):
-            # a power cut keeps to no order but this
+            # else a power cut could undo the removals in any order
             self.storage.sync([names[number]])
             self.storage.remove([names[number]])
 
     def heads_in_order(self, entries: np.ndarray) -> list[RowColumns]:
-        """Return the columns that some entries have, in the order of the entries."""
+        """Return the different columns of some entries, in the order of the entries."""
         seen: dict[int, None] = {}
         for block in _blocks(entries):
             numbers, first = np.unique(self.entries["head"][block], return_index=True)
@@ -346,7 +346,7 @@ class Journal(CommitProtocol):
         return [self.heads[number] for number in seen]
 
     def pieces(self, entries: np.ndarray) -> Iterator[tuple[int, int, bytes]]:
-        """Yield texts of entries, neighbours in one piece, with the numbers of their head and record."""
+        """Yield the texts of entries, adjacent ones joined, each with the numbers of its head and record."""
         with _OpenRecords(self.storage, self._names) as opened:
             for block in _blocks(entries):
                 yield from self._pieces_of(block, opened)
@@ -366,13 +366,13 @@ class Journal(CommitProtocol):
 
 
 def _blocks(entries: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield a long list of entries in parts, so that arrays of values for them stay small."""
+    """Yield a long list of entries in parts, so that arrays computed from them stay small."""
     for start in range(0, len(entries), _ENTRIES_AT_ONCE):
         yield entries[start : start + _ENTRIES_AT_ONCE]
 
 
 class _OpenRecords:
-    """Reads texts from records with few files open at a time."""
+    """A reader of records that keeps few files open at a time."""
 
     MOST = 16
 

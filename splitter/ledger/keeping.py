@@ -1,7 +1,7 @@
-"""Which outputs are kept: a condition over the columns of the manifest, such as `snr > 15`.
+"""Which outputs `--keep` keeps: a condition on the columns of the manifest, such as `snr > 15`.
 
-Only the condition is stored; the column in the manifest is made from it each time. So a changed condition
-changes no commit record, and nothing is processed again.
+Only the condition is stored; the column of the manifest is made from it each time. So if the condition
+changes, no commit record does, and no input is redone, except in shards, which hold only what is kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 COLUMN = "kept"
 OPTION = "--keep"
-# in the attrs of a manifest: that its column `kept` is that of --keep
+# set in the attrs of a manifest whose column `kept` comes from --keep
 KEPT = "splitter kept"
 
 
 @dataclass
 class KeepTally:
-    """How many output files there are, and how many of them are kept."""
+    """The number of output files, and how many of them are kept."""
 
     outputs: int = 0
     kept: int = 0
@@ -45,7 +45,7 @@ class KeepRule:
     where: str
 
     def of(self, header: Sequence[str], root: str, tally: KeepTally | None = None) -> Callable[[Row], str]:
-        """Return what gives the column `kept` of a row, and counts; it is empty if columns are missing."""
+        """Return a function that returns `kept` for a row and counts it, or "" if columns are missing."""
         if COLUMN in header:
             raise StorageError(
                 f"{root}: the metadata has a key {COLUMN!r}, which is a column of {OPTION}; rename the key, "
@@ -56,7 +56,7 @@ class KeepRule:
         holds, at = condition(self.where, header, OPTION), header.index(OUTPUT_COLUMNS[0])
 
         def counted(row: Row) -> str:
-            # what a sink has left out has no file
+            # an output that a sink left out has no file
             is_kept = holds(row) and row[at] != ""
             if tally and row[at]:
                 tally.outputs += 1
@@ -71,7 +71,7 @@ class KeepRule:
 
     @staticmethod
     def store(storage: Storage, where: str) -> None:
-        """Store the rule, so that every manifest of this folder has the column; an empty one removes it."""
+        """Store the condition, so that every manifest of this folder has the column; if empty, remove it."""
         if where:
             KEEP.save(storage, {"where": where})
         elif storage.exists(KEEP.name):
@@ -91,7 +91,7 @@ def _parsed(content: dict[str, object], _: bytes) -> KeepRule:
 
 
 def refuse_keep_column(storage: Storage, columns: Row, where: str | None) -> None:
-    """Refuse a dataset list with a column of the name that `--keep` adds, and a rule that is damaged."""
+    """Refuse a dataset list that already has the column that `--keep` adds, and a damaged rule."""
     if where is None:
         KeepRule.stored(storage)
     if COLUMN in columns and (where or (where is None and storage.exists(KEEP.name))):
@@ -102,12 +102,12 @@ def refuse_keep_column(storage: Storage, columns: Row, where: str | None) -> Non
 
 
 def is_left_out(kept: object) -> bool:
-    """Return whether a value of the column says that an output is not kept; spreadsheets write capitals."""
+    """Return whether a value of the column `kept` is false; spreadsheets write it in capitals."""
     return str(kept).lower() == "false"
 
 
 def is_left_out_in(manifest: "pd.DataFrame") -> np.ndarray:
-    """Return which rows `--keep` has left out; none of a manifest without it."""
+    """Return which rows `--keep` left out; none if the manifest was made without it."""
     if not manifest.attrs.get(KEPT) or COLUMN not in manifest.columns:
         return np.zeros(len(manifest), bool)
     return np.fromiter(map(is_left_out, manifest[COLUMN]), bool, len(manifest))

@@ -1,6 +1,6 @@
 """The copy of the dataset list that a run stores in `.splitter`.
 
-With it and the commit records, the manifest can be put together without the list, the inputs or the recipe.
+With it and the commit records, the manifest can be made without the original list, the inputs or the recipe.
 """
 
 import dataclasses
@@ -26,15 +26,16 @@ class ListDescription:
     """How the rows of the list name inputs.
 
     Attributes:
-        column: Which column holds the paths.
+        column: The column that holds the paths.
         root: The folder that relative paths start from.
-        keep_extension: Whether the folder of an input has its extension.
+        keep_extension: Whether the name of an input's output folder has the input's extension.
         group_rows: Whether all rows with the same path are one input.
-        member: Which field of a sample in a shard is the input, if one was named.
-        size_column: Of the outputs of an earlier stage, the column with their sizes; empty if there is none.
-            Such rows count by the names of their columns. None for any other list.
-        is_part: Whether it was only a part of the list, as of a stage that was killed while it followed.
-        total_bytes: The bytes of all inputs together, as far as they are known.
+        member: The field of a sample in a shard that is the input, if one was named.
+        size_column: If the list has the outputs of an earlier stage, the column with their sizes, empty if
+            there is none; fingerprints then ignore the order of columns. None for any other list.
+        is_part: Whether this is only a part of the list, because a stage was killed while it was following
+            the one before.
+        total_bytes: The total size of the inputs, as far as it is known.
     """
 
     column: str
@@ -48,13 +49,13 @@ class ListDescription:
 
 
 def keep_list(storage: Storage, listed: ListDescription, checksum: str) -> None:
-    """Store the list of a run that begins now."""
+    """Store the list of the run that begins."""
     LISTED.save(storage, {**dataclasses.asdict(listed), _OF_LIST: checksum})
     storage.publish_file(LIST.name)
 
 
 def stored_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
-    """Return the columns of the list, the column of the paths, and the key of each input in its order."""
+    """Return the columns of the list, the name of its path column, and the key of each input, in order."""
     listed, header, rows = stored_rows(storage)
     layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
     keys = np.fromiter((key_hash(layout.key(row[at])) for row in rows), "u8")
@@ -64,7 +65,7 @@ def stored_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
 
 
 def stored_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
-    """Return how the list names inputs, its columns and its rows."""
+    """Return how the list names inputs, the columns, and the rows."""
     listed = list_description(storage)
     try:
         rows = csv_rows(storage.open(LIST.name), ",", storage.path(LIST.name))
@@ -88,7 +89,7 @@ def list_description(storage: Storage) -> ListDescription:
 
 
 def description_of(text: bytes) -> ListDescription:
-    """Read what `keep_list` has stored; raise ValueError, KeyError or TypeError for anything else."""
+    """Parse what `keep_list` stored; raise ValueError, KeyError or TypeError for anything else."""
     return _description(*unsealed(text))
 
 
@@ -104,14 +105,14 @@ def _description(content: dict[str, Any], _: bytes) -> ListDescription:
 
 
 def list_is_whole(storage: Storage) -> bool:
-    """Return whether the copy of the list is the one that was stored."""
+    """Return whether the copy of the list matches the checksum stored with it."""
     stated = LISTED.load(storage, lambda content, _: content.get(_OF_LIST))
     with StorageError.naming(storage.path(LIST.name)), storage.open(LIST.name) as file:
         return stated in (None, measure_file(file)[1])
 
 
 def listed_inputs(storage: Storage, numbers: np.ndarray) -> Iterator[tuple[int, str]]:
-    """Yield some inputs as the list writes them, by their numbers."""
+    """Yield the inputs with these numbers: the number, and the input as the list writes it."""
     listed, header, rows = stored_rows(storage)
     layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
     chosen = np.zeros(int(numbers.max(initial=0)) + 1, bool)

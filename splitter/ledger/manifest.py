@@ -32,10 +32,10 @@ ERRORS = "errors.csv"
 
 
 class ManifestTables:
-    """The two tables; inputs that are stale, or not done, are in neither.
+    """The rows of manifest.csv and errors.csv; inputs that are stale or not done are in neither.
 
     Attributes:
-        keep_tally: With --keep, what it keeps, as far as rows have been made.
+        keep_tally: With --keep, the count of what it keeps in the rows made so far.
     """
 
     def __init__(self, journal: Journal, input_status: InputStatus, columns: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ class ManifestTables:
         self._assign_new_groups()
         content = self.schema()
         if not storage.exists(SCHEMA.name) or storage.read(SCHEMA.name) != content:
-            # with these types the manifest of the run before could not be read
+            # the previous manifest could not be read with these types
             storage.remove([MANIFEST])
             storage.sync([MANIFEST])
             storage.write(SCHEMA.name, content)
@@ -68,9 +68,10 @@ class ManifestTables:
             storage.sync([ERRORS])
 
     def _assign_new_groups(self) -> None:
-        """Assign groups that have come since `splitter split` to splits, before the column is written.
+        """Assign the groups that are new since `splitter split` to splits, before the column is written.
 
-        Only when all inputs are done: or how a run was interrupted would decide where they go.
+        Once any group is assigned, do so only when all inputs are done: otherwise, the splits would depend
+        on where a run was interrupted.
         """
         rule = SplitRule.stored(self._storage)
         if rule is None or not rule.is_open or rule.by not in self._union.names:
@@ -81,7 +82,7 @@ class ManifestTables:
                 extended.keep(self._storage)
 
     def _group_tally(self, rule: SplitRule) -> GroupTally:
-        """Count what each group has; there is no need to count to the end if they are many."""
+        """Count the rows and outputs of each group; stop when there are too many groups to balance."""
         tally, names = GroupTally(), self._union.names
         balance = rule.balance if rule.balance in names else None
         group, output, label = (names.index(name) for name in (rule.by, OUTPUT, balance or OUTPUT))
@@ -90,7 +91,7 @@ class ManifestTables:
         positions_of = [positions_in_union(head, self._union) for head in self._journal.heads]
         for head, record, piece in self._journal.pieces(self._made):
             for row in rows_of(self._journal, record, piece, positions_of[head]):
-                # a group of which nothing is kept is assigned, too: another condition then moves none
+                # a group with nothing kept is assigned, too, so that another condition moves no group
                 counts = not (kept and is_left_out(kept(row)))
                 tally.add_row(row[group], row[output] if counts else "", balance, row[label])
             if len(tally.rows) > FEW_GROUPS:
@@ -98,7 +99,7 @@ class ManifestTables:
         return tally
 
     def advice(self) -> str:
-        """Return what to do about a column `kept` or `split` that is empty in every row, if one is."""
+        """Return what to do if the column `kept` or `split` is empty in every row; nothing if neither is."""
         if not len(self._made):
             return ""
         return "; ".join(filter(None, (self._advice_on_keep(), self._advice_on_split())))
@@ -153,12 +154,12 @@ class ManifestTables:
 
 
 def columns_of(journal: Journal, entries: np.ndarray, columns: Sequence[str]) -> Row:
-    """Return the columns that the manifest of some entries has, whatever became of them."""
+    """Return the columns of a manifest of some entries, whatever their status."""
     return union_of(tuple(columns), journal.heads_in_order(entries)).names
 
 
 def union_of(columns: tuple[str, ...], heads: Iterable[RowColumns]) -> RowColumns:
-    """Return the columns of all heads, in the order first seen; none that hides one of the dataset's."""
+    """Return the columns of all heads in the order first seen, except keys that hide a dataset column."""
     outputs: dict[str, str] = {}
     inputs: dict[str, str] = {}
     for head in heads:
@@ -182,12 +183,12 @@ def merged_type(one: str, other: str) -> str:
 
 
 ColumnPositions = list[int | None]
-# what is made from the columns of a row each time, one after the other
+# for each added column, in order, the function that makes its value from the row so far
 AddedColumns = dict[str, Callable[[Row], str]]
 
 
 def positions_in_union(head: RowColumns, union: RowColumns) -> ColumnPositions:
-    """Return where the columns of the union are in the rows of a head; keys are no dataset columns."""
+    """Return where the columns of the union are in the rows of a head; a key is never a dataset column."""
     outputs_at = len(head.columns)
     keys_at = outputs_at + len(OUTPUT_COLUMNS)
     columns, keys = _positions(union.columns, head.columns), _positions(union.keys, head.keys, keys_at)
@@ -200,14 +201,14 @@ def _positions(names: Iterable[str], there: Iterable[str], start: int = 0) -> Co
 
 
 def _split_of(rule: SplitRule, header: Row, root: str, *, has_kept: bool) -> Callable[[Row], str]:
-    """Return the function that gives the column `split` of a row, after its column `kept`."""
+    """Return a function that gives `split` for a row; with `has_kept`, the row already ends in `kept`."""
     if COLUMN in header:
         raise StorageError(
             f"{root}: the metadata has a key {COLUMN!r}, which is a column of 'splitter split'; rename the "
             f"key, or run: splitter split {root} --remove"
         )
     if rule.by not in header:
-        # of no row is the group known, as `advice` says
+        # no row has a group; `advice` tells the user
         return lambda _: ""
     at = header.index(rule.by)
     cached = functools.lru_cache(1 << 16)(rule.of)
@@ -223,7 +224,7 @@ def _table(
     positions_of: list[ColumnPositions],
     added: AddedColumns | None = None,
 ) -> Iterator[bytes]:
-    """Yield a table of entries that may have fewer columns, or in another order."""
+    """Yield a table of entries, whose own columns may be fewer or in another order."""
     csv_text = CsvText()
     added = added or {}
     yield csv_text.encode([[*header, *added]])
@@ -241,12 +242,12 @@ def _table(
 
 
 def in_columns(rows: Iterable[Row], positions: Sequence[int | None]) -> list[Row]:
-    """Return rows with other columns, by where each is; None stands for an empty one."""
+    """Return rows rearranged to the given positions; None stands for an empty value."""
     return [["" if at is None else row[at] for at in positions] for row in rows]
 
 
 def rows_of(journal: Journal, record: int, piece: bytes, positions: Sequence[int | None]) -> list[Row]:
-    """Return some columns of the rows in a piece of a record; None stands for an empty one."""
+    """Return some columns of the rows in a piece of a record; None stands for an empty value."""
     try:
         return in_columns(parse_rows(piece), positions)
     except (IndexError, csv.Error):

@@ -1,4 +1,4 @@
-"""Which part of a run takes which input: divided once, so that parts that do not meet divide alike."""
+"""Which part of a run takes which input: decided once, so that parts agree without talking to each other."""
 
 import contextlib
 from typing import Protocol
@@ -14,7 +14,7 @@ _SHARE = np.dtype([("key", "<u8"), ("part", "<u2")])
 
 
 class Measured(Protocol):
-    """Inputs in the order of the list, of which keys and sizes are known."""
+    """Inputs in the order of the list, with their keys and sizes."""
 
     @property
     def keys(self) -> np.ndarray:
@@ -26,14 +26,14 @@ class Measured(Protocol):
 
 
 def bytes_together(sizes: np.ndarray) -> int:
-    """Return the bytes of inputs together, as far as their sizes are known."""
+    """Return the total size of inputs, as far as their sizes are known."""
     return int(sizes[sizes > 0].sum())
 
 
 def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> np.ndarray | None:
-    """Return which inputs are for this part of the run; None if it is for all.
+    """Return which inputs belong to this part of the run; None if the run has no parts.
 
-    The first part of as many that comes divides the inputs, and keeps that for the others.
+    The first part to start divides the inputs and, with `keep`, stores the shares for the others.
     """
     part = storage.part
     if part is None:
@@ -53,10 +53,10 @@ def _shares(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the part of each input, and the known shares with the new ones added.
 
-    New inputs are dealt out in turn, the largest first. One that was dealt out stays with its part, even
-    if its size has changed meanwhile or cannot be seen: no two parts ever work on the same input.
+    New inputs are dealt out in turn, the largest first. After that, an input stays with its part, even if
+    its size changes or cannot be seen: no two parts ever work on the same input.
     """
-    # an input without a share has the index -1, which is the 0 at the end: no part
+    # an input without a share has the index -1, which finds the 0 at the end: no part
     part_of = np.append(shares["part"], 0)[index_of(shares["key"], keys)]
     new = np.flatnonzero(part_of == 0)
     order = new[np.argsort(-sizes[new], kind="stable")]

@@ -2,10 +2,10 @@
 
     begin ── remove what is stale ── publish ── commit ── end
 
-`<batch>.begun` names what a batch is about to publish and to remove, and for which inputs. It is written
-before the first change and removed after the commit: one without its commit is a batch to undo. A batch that
-takes along what older records have, as a shard that is made again does, is not undone but finished: its begun
-record is a promise, which holds the files to move and the record to commit.
+`<batch>.begun` names the files that a batch is about to publish and to remove, and its inputs. It is written
+before the first change and removed after the commit, so without a commit, it means a batch to undo. A batch
+that carries over outputs of older records, because it makes a shard again, is not undone but finished: its
+begun record is a promise, which holds the files to move and the record to commit.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from splitter.storage.names import is_clean, is_output, shown
 
 BEGUN = ".begun"
 _MOST_KEYS = 1 << 64
-# a number that 64 bits can hold
+# the number must fit into 64 bits
 _RECORD_NAME = re.compile(r"[0-9]{6,18}-")
 
 
@@ -35,18 +35,18 @@ class CommitProtocol:
         self.storage = storage
 
     def record_names(self) -> list[str]:
-        """Return the names of all records, the oldest first; not what a file manager has left there."""
+        """Return the names of all records, the oldest first; ignore files that a file manager left there."""
         return [name for name in self.storage.names(RECORDS) if _RECORD_NAME.match(name)]
 
     @staticmethod
     def open_batches(names: Sequence[str]) -> list[str]:
-        """Return the begun records without a commit; one that is committed has only its mark left to drop."""
+        """Return the begun records without a commit; those of committed batches only have to be removed."""
         committed = {*names}
         return [name for name in names if name.endswith(BEGUN) and name.removesuffix(BEGUN) not in committed]
 
     @property
     def next_generation(self) -> int:
-        """A number above that of every record."""
+        """A generation above that of every record."""
         return max(map(generation_of, self.record_names()), default=0) + 1
 
     @property
@@ -55,7 +55,7 @@ class CommitProtocol:
         return bool(self.record_names())
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Yield the damaged records, by their names in the output folder, and what is wrong with each."""
+        """Yield the name of each damaged record in the output folder, and what is wrong with it."""
         names = self.record_names()
         records = [name for name in names if not name.endswith(BEGUN)]
         self.storage.have_at_hand([f"{RECORDS}/{name}" for name in records])
@@ -69,15 +69,15 @@ class CommitProtocol:
             except (ValueError, KeyError, TypeError) as error:
                 yield name, BEGUN_RECORD.fault_of(error)
 
-    # -- a batch that lives
+    # -- a batch at work
 
     def begin(self, batch: str, keys: Sequence[int], names: Sequence[str]) -> None:
-        """Write what is about to be published and removed."""
+        """Write the begun record: the files that the batch is about to publish and to remove."""
         content = {"keys": [int(key) for key in keys], "names": [*names]}
         self.storage.write(_begun_name(batch), sealed(content))
 
     def commit(self, batch: str, record: RecordWriter) -> None:
-        """Write what is done; from now on it counts."""
+        """Write the commit record; from now on it counts."""
         self.storage.write(f"{RECORDS}/{batch}", record.to_bytes())
 
     def end(self, batch: str) -> None:
@@ -93,16 +93,16 @@ class CommitProtocol:
         moves: Sequence[Move],
         record: RecordWriter,
     ) -> None:
-        """Write what will be done in any case: staged files move to their names, and the record counts.
+        """Promise to move the staged files to their final names, and to commit the record.
 
-        For a batch that takes along what older records have: to undo it would lose that. From now on what it
-        has staged is the only copy, so only `finish_batch` may remove it.
+        This is for a batch that carries over outputs of older records, which undoing it would lose. From now
+        on, its staged files are the only copy, so only `finish_batch` may remove them.
         """
         content = {"keys": [int(key) for key in keys], "names": [*names], "moves": [*moves]}
         self.storage.write(_begun_name(batch), sealed(content, record.to_bytes()))
 
     def keep_own(self, batch: str) -> None:
-        """Keep a promise right after it was made, in the process that has staged the files."""
+        """Keep a promise right after it was made, in the process that staged the files."""
         if not self.finish_batch(batch, is_own=True):
             path = self.storage.path(f"{self.storage.staging}/{batch}")
             raise StorageError(
@@ -113,21 +113,21 @@ class CommitProtocol:
     # -- a batch whose worker is gone
 
     def finish_batch(self, batch: str, *, is_own: bool = False) -> bool:
-        """Finish a batch that was begun, as promised, or undo it; return whether it counts.
+        """Finish a batch that was begun, as promised, or undo it; return whether it is committed.
 
-        What this process has staged, as `is_own` says, is not read once more.
+        `is_own` says that this process staged the files, so that it need not read them again to check them.
         """
         begun = _begun_name(batch)
         committed = self.storage.exists(f"{RECORDS}/{batch}")
         if not committed and self.storage.exists(begun):
             content, record = self.read_begun(f"{batch}{BEGUN}")
             committed = "moves" in content and self._moved(content["moves"], is_own=is_own)
-            # it may have taken long: what another run has made since is not to be removed
+            # this may have taken long: do not remove what another run has made since
             self.storage.confirm()
             if committed:
                 targets = {move.target for move in content["moves"]}
                 self.storage.remove(name for name in content["names"] if name not in targets)
-                # a power cut must not leave the commit without what it speaks of
+                # a power cut must not leave the commit without its files
                 self.storage.sync(content["names"])
                 self.storage.write(f"{RECORDS}/{batch}", record)
             else:
@@ -136,9 +136,9 @@ class CommitProtocol:
         return committed
 
     def _moved(self, moves: Sequence[Move], *, is_own: bool) -> bool:
-        """Move what was promised; return whether all of it is there now, as it was promised.
+        """Move the promised files; return whether all of them are there now, as promised.
 
-        Files that another process has staged are compared with the promise before any is moved.
+        If another process staged the files, compare all of them with the promise before moving any.
         """
         left = [move for move in moves if is_own or self._holds(move.source, move)]
         moved_before = [move for move in moves if move not in left]
@@ -149,21 +149,21 @@ class CommitProtocol:
         )
 
     def can_keep(self, content: dict[str, Any]) -> bool:
-        """Return whether a begun record promises something, and all of it is staged or where it is to be."""
+        """Return whether a begun record makes a promise, and each of its files is staged or already moved."""
         return "moves" in content and all(
             self._holds(move.source, move) or self._holds(move.target, move) for move in content["moves"]
         )
 
     def _holds(self, name: str, move: Move) -> bool:
-        """Return whether a name has what was promised; earlier versions only promised that it is staged."""
+        """Return whether a file is as promised; earlier versions only promised that it is staged."""
         if not move.checksum:
             return name == move.source and self.storage.exists(name)
         return self.storage.measured(name) == (move.size, move.checksum)
 
     def release(self, batch: str) -> None:
-        """Remove what a batch has staged on this machine, unless it is the only copy of what was promised.
+        """Remove what a batch has staged on this machine, unless it is the only copy of a promised file.
 
-        Can end a batch at any moment, and asks no object store.
+        This can end a batch at any moment, and sends no request to an object store.
         """
         if self.storage.parks_copies:
             self.storage.unstage(batch, and_parked=False)
@@ -178,7 +178,7 @@ class CommitProtocol:
 
     def _undo(self, batch: str, content: dict[str, Any]) -> None:
         self.storage.withdraw(content["names"])
-        # or a power cut would bring back what no record names any more
+        # else a power cut could bring back files that no record names any more
         self.storage.sync(content["names"])
         record = RecordWriter()
         for key in content["keys"]:
@@ -186,7 +186,7 @@ class CommitProtocol:
         self.commit(batch, record)
 
     def read_begun(self, begun: str) -> tuple[dict[str, Any], bytes]:
-        """Return what a begun record says, and the record that it promises."""
+        """Return the content of a begun record, and the commit record that it promises."""
         name = f"{RECORDS}/{begun}"
         try:
             return _parse_begun(begun, self.storage.read(name))
@@ -194,9 +194,9 @@ class CommitProtocol:
             raise BEGUN_RECORD.named(name).damaged(self.storage, error) from None
 
     def recover(self) -> None:
-        """Finish or undo every batch without a commit. Only under the lock, with no worker left.
+        """Finish or undo every batch without a commit. Call this only under the lock, with no worker left.
 
-        A part of a run leaves alone what may be of another part at work.
+        A part of a run leaves alone batches that may belong to another part at work.
         """
         self.storage.confirm()
         part = self.storage.part
@@ -207,7 +207,7 @@ class CommitProtocol:
                 if name.endswith(BEGUN) and (part is None or part.may_undo(name))
             ]
             for name in begun:
-                # nothing is touched where one of them is of a stranger
+                # read all of them first: if one cannot be trusted, nothing is touched
                 self.read_begun(name)
             for name in begun:
                 self.finish_batch(name.removesuffix(BEGUN))
@@ -226,15 +226,15 @@ def _begun_name(batch: str) -> str:
 
 
 def _parse_begun(name: str, text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], bytes]:
-    """Parse a begun record; a ValueError, KeyError or TypeError says that no run has written it."""
+    """Parse a begun record; raise ValueError, KeyError or TypeError if no run can have written it."""
     content, record = unsealed(text, strict=strict)
     keys, names, moves = content["keys"], content["names"], content.get("moves", [])
     if not isinstance(keys, list) or not all(type(key) is int and 0 <= key < _MOST_KEYS for key in keys):
         raise ValueError("its keys are wrong")
     if not (isinstance(names, list) and isinstance(moves, list)):
-        raise ValueError("its names are wrong")  # noqa: TRY004 - as of what is no JSON
+        raise ValueError("its names are wrong")  # noqa: TRY004 - as for invalid JSON
     moves = [*map(Move.of, moves)]
-    # of a part there is a folder in between
+    # a part of a run has one more folder in between
     batch = re.escape(name.removesuffix(BEGUN))
     staged = re.compile(rf"{re.escape(STAGING)}/(part-[0-9]+-of-[0-9]+/)?{batch}/")
     for one in (*names, *(move.target for move in moves)):

@@ -1,6 +1,6 @@
-"""How inputs are processed: whatever changes the outputs.
+"""How inputs are processed: everything in a run that changes the outputs.
 
-It is a part of each fingerprint, and is stored beside the outputs.
+This is a part of every fingerprint, and `run.json` stores it.
 """
 
 import json
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 PARAMETER = "parameter "
 LONGEST_VALUE = 100
-# in RUN, beside how the run processes inputs
+# the key in RUN for the ways in which earlier runs processed inputs
 _EARLIER = "earlier"
 
 
 def recipe_how(dataset: "ProcessorDataset", tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Return the recipe's part of it; call `tell` for each parameter that cannot be compared."""
+    """Return the recipe's part of how inputs are processed.
+
+    `tell` is called for each parameter that cannot be compared.
+    """
     how = {
         "recipe": type(dataset).__qualname__,
         "file of the recipe": file_of(type(dataset)),
@@ -38,7 +41,7 @@ def recipe_how(dataset: "ProcessorDataset", tell: Callable[[str], None] = lambda
 
 
 def _identity(name: str, dataset: "ProcessorDataset", tell: Callable[[str], None]) -> Any:  # noqa: ANN401 - JSON
-    """Return what stands for a parameter in fingerprints."""
+    """Return the description of a parameter for fingerprints."""
     identity = Identity()
     plain = identity.of(dataset.parameters[name])
     if identity.unknown:
@@ -51,12 +54,12 @@ def _identity(name: str, dataset: "ProcessorDataset", tell: Callable[[str], None
 
 
 def seed_of(how: dict[str, Any], header: Sequence[str]) -> int:
-    """Return the part of every fingerprint that says how inputs are processed."""
+    """Return the seed of all fingerprints, which stands for how inputs are processed, and for the columns."""
     return xxhash.xxh3_64_intdigest(json.dumps([how, [*header]], sort_keys=True).encode())
 
 
 def how_before(storage: Storage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return how the last run processed inputs, and how earlier ones did whose outputs are still there."""
+    """Return how the last run processed inputs, and how earlier runs did whose outputs are still there."""
     return RUN.load(storage, _how) or ({}, [])
 
 
@@ -64,16 +67,16 @@ def _how(before: dict[str, Any], _: bytes) -> tuple[dict[str, Any], list[dict[st
     earlier = [*map(dict, before.pop(_EARLIER, []))]
     for one in (before, *earlier):
         if not isinstance(one.get("sink", ""), str) or not isinstance(one.get("field", {}), dict):
-            raise ValueError("its sinks are wrong")  # noqa: TRY004 - as of what is no JSON
+            raise ValueError("its sinks are wrong")  # noqa: TRY004 - as for invalid JSON
     return before, earlier
 
 
 def what_changed(how: dict[str, Any], earlier: list[dict[str, Any]]) -> list[str]:
-    """Return, in words, what differs from earlier runs whose outputs are still there."""
+    """Return in words how this run differs from earlier runs whose outputs are still there."""
     before = {name for one in earlier for name in one}
     names = before | {*how}
     if any(one.get("sink") != how["sink"] for one in earlier):
-        # what only one of two sinks has is not worth a word beside that of the sink
+        # if the sink changed, options that only one of the two sinks has are not worth mentioning
         names = before & {*how}
     for name in ("file of the recipe", "recipe"):
         if any(one.get(name) != how[name] for one in earlier):
@@ -96,12 +99,12 @@ def _short(value: object) -> str:
 
 
 def note_how(storage: Storage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
-    """Store how this run processes inputs, and how the outputs that it has not replaced were made."""
+    """Store how this run processes inputs, and how earlier runs made the outputs that it has not replaced."""
     RUN.save(storage, {**how, _EARLIER: earlier}, pretty=True)
 
 
 def forget_earlier(storage: Storage) -> None:
-    """Note that all outputs left were made as by the last run."""
+    """Remove the notes on how earlier runs processed inputs, since all outputs are now as of the last run."""
     how, earlier = how_before(storage)
     if earlier:
         note_how(storage, how, [])

@@ -1,8 +1,8 @@
 """Commit records: what became of the inputs of a batch.
 
-A record is one file that a batch leaves on storage. It is a line of JSON, then one `ENTRY` for each
-input, then for each input its rows of manifest.csv (or its row of errors.csv) as CSV, ready to copy, and at
-the end the digest of all that:
+A record is one file that a batch leaves on storage: a line of JSON, then one `ENTRY` for each input, then
+each input's rows of manifest.csv (or its row of errors.csv) as CSV, ready to copy, and at the end the digest
+of all this:
 
     {"heads": [...], "entries": 2, "text": 41, "digest": "xxh128"}
     entry entry
@@ -10,7 +10,7 @@ the end the digest of all that:
     …
     16 bytes
 
-The first line of a batch that publishes shards has their sizes and checksums, too:
+If the batch publishes shards, the first line also has their sizes and checksums:
 
     {..., "shards": {"shards/shard-000000.tar": [10240, "xxh128:…"]}}
 """
@@ -32,16 +32,16 @@ from splitter.storage.layout import RECORDS
 from splitter.text.csv import Row
 
 OUTPUT_COLUMNS = ("output", "size", "checksum")
-# where these stand in a row, counted from that of the output
+# the positions of these columns in a row, counted from `output`
 SIZE_AT, CHECKSUM_AT = map(OUTPUT_COLUMNS.index, ("size", "checksum"))
 SKIPPED_COLUMN = "skipped"
-# the metadata that says how long a recording is
+# the metadata key of the length of a recording
 RECORDED = "source_seconds"
 ERROR_COLUMNS = ("error", "message", "traceback", "attempts")
 OWN_COLUMNS = (*OUTPUT_COLUMNS, SKIPPED_COLUMN, *ERROR_COLUMNS)
 
 NOT_DONE, DONE, SKIPPED, FAILED = range(4)
-# no commit record has this one: what it says is of before a change
+# never in a commit record: for an input whose entry is from before a change
 STALE = 255
 
 ENTRY = np.dtype(
@@ -57,12 +57,12 @@ ENTRY = np.dtype(
 )
 _ENTRY = struct.Struct("<QQBIIQQ")
 _PACK, _UNPACK = _ENTRY.pack, _ENTRY.unpack
-# how a record ends
+# the digest at the end of a record
 DIGEST, DIGEST_BYTES = "xxh128", 16
 _READ_AT_ONCE = 8 << 20
-# of a head; of thousands of columns it has some hundred thousand bytes
+# of the first line, which has some hundred thousand bytes if there are thousands of columns
 _LONGEST_LINE = 1 << 26
-# what metadata is; nothing of what was always None
+# the types of metadata; empty if all values were None
 _TYPES = ("", "str", "int", "float", "bool")
 
 assert _ENTRY.size == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
@@ -98,7 +98,7 @@ class RowColumns(NamedTuple):
 
     @classmethod
     def from_json(cls, value: list[Any]) -> "RowColumns":
-        """Parse the columns of a record; a ValueError or TypeError says that no run has written them."""
+        """Parse the columns of a record; raise ValueError or TypeError if no run can have written them."""
         columns, outputs, inputs = value
         head = cls(tuple(columns), tuple(map(tuple, outputs)), tuple(map(tuple, inputs)))
         if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
@@ -108,7 +108,7 @@ class RowColumns(NamedTuple):
         return head
 
 
-# of each shard the size and the checksum
+# the size and the checksum of each shard, by its name
 ShardSums = dict[str, tuple[int, str]]
 
 
@@ -146,7 +146,7 @@ class RecordWriter:
         self._texts.append(text)
 
     def add_not_done(self, key: int) -> None:
-        """Add an input that is not done, whatever older records say."""
+        """Add the entry that an input is not done, whatever older records say."""
         self.add(key, 0, NOT_DONE, head=RowColumns(()), outputs=0, size=0, text=b"")
 
     def done(self) -> Iterator[tuple[RowColumns, bytes]]:
@@ -168,7 +168,7 @@ class RecordWriter:
 def first_line(
     heads: Iterable[RowColumns], entries: int, text: int, shards: ShardSums | None = None
 ) -> bytes:
-    """Return the first line of a record; without the shards if it would be too long to be read again."""
+    """Return the first line of a record, without the shards if these make it too long to be read back."""
     content: dict[str, Any] = {
         "heads": [*heads],
         "entries": entries,
@@ -181,7 +181,7 @@ def first_line(
 
 @dataclass(frozen=True)
 class Record:
-    """A record's entries, where its texts start in the file, and what it states of shards."""
+    """A record's columns and entries, where its texts start in the file, and what it states about shards."""
 
     heads: list[RowColumns]
     entries: np.ndarray
@@ -190,7 +190,7 @@ class Record:
 
     @classmethod
     def read(cls, storage: Storage, name: str) -> "Record":
-        """Read all but the texts."""
+        """Read a record, except for its texts."""
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
                 return cls.parse(file)
@@ -199,7 +199,7 @@ class Record:
 
     @classmethod
     def fault(cls, storage: Storage, name: str) -> str:
-        """Return what is wrong with a record, and what to do; nothing if it is whole. All of it is read."""
+        """Read all of a record; return what is wrong with it, and what to do, or nothing if it is whole."""
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
                 cls.parse(file)
@@ -207,7 +207,7 @@ class Record:
                 return RECORD.fault_of(error)
             file.seek(0)
             if DIGEST not in file.readline().decode():
-                # of before there was one
+                # earlier versions wrote no digest
                 return ""
             end = file.seek(-DIGEST_BYTES, os.SEEK_END)
             stated = file.read()
@@ -219,7 +219,7 @@ class Record:
 
     @classmethod
     def parse(cls, file: BinaryIO) -> "Record":
-        """Read all but the texts; a ValueError, KeyError or TypeError says that no run has written it."""
+        """Read all but the texts; raise ValueError, KeyError or TypeError if no run can have written it."""
         line = file.readline(_LONGEST_LINE)
         first = json_of(line)
         if not line.endswith(b"\n") or not isinstance(first, dict):
@@ -230,7 +230,7 @@ class Record:
             raise ValueError("its first line is wrong")
         texts_at = len(line) + count * ENTRY.itemsize
         end = texts_at + text + (DIGEST_BYTES if first.get("digest") == DIGEST else 0)
-        # found now, not when all the work is done and the manifest is made; and before anything is read
+        # check this before reading more, and not only when all the work is done and the manifest is made
         if file.seek(0, os.SEEK_END) != end:
             raise ValueError("its size is wrong")
         file.seek(len(line))
@@ -238,7 +238,7 @@ class Record:
         lengths = entries["text"]
         if (
             (count and (entries["head"].max() >= len(heads) or entries["status"].max() > FAILED))
-            # one by one, since their sum might go round
+            # each one first, since their sum might overflow
             or (lengths > text).any()
             or int(lengths.sum(dtype="f8")) > 2 * text
             or int(lengths.sum(dtype="i8")) != text
@@ -249,7 +249,7 @@ class Record:
 
 def _shards_of(value: Any) -> ShardSums:  # noqa: ANN401 - whatever JSON holds
     if not isinstance(value, dict):
-        raise ValueError("its shards are wrong")  # noqa: TRY004 - as of what is no JSON
+        raise ValueError("its shards are wrong")  # noqa: TRY004 - as for invalid JSON
     shards = {name: (size, checksum) for name, (size, checksum) in value.items()}
     if not all(type(size) is int and isinstance(checksum, str) for size, checksum in shards.values()):
         raise ValueError("its shards are wrong")

@@ -28,8 +28,8 @@ class RunFile:
         name: Its name in the output folder, or a pattern of several names.
         says: What it says.
         remedy: What to do if it is damaged.
-        is_sealed: Whether it is JSON, with bytes behind it or not, that holds its own checksum.
-        error: What is raised if it is damaged.
+        is_sealed: Whether it is JSON, which may be followed by bytes, and holds its own checksum.
+        error: The error to raise if it is damaged.
     """
 
     name: str
@@ -39,7 +39,7 @@ class RunFile:
     error: type[SplitterError] = StorageError
 
     def named(self, name: str) -> "RunFile":
-        """Return one of the files that the name is a pattern of."""
+        """Return the file with this name, which matches the pattern."""
         return replace(self, name=name)
 
     def load(
@@ -49,10 +49,10 @@ class RunFile:
         *,
         strict: bool = False,
     ) -> Content | None:
-        """Return what `parse` makes of the JSON and the bytes behind it; None if the file is not there.
+        """Return what `parse` makes of the JSON and the bytes after it; None if the file does not exist.
 
-        `parse` says by a ValueError, KeyError, TypeError, AttributeError, OverflowError or Refused that no
-        run has written this. `strict` refuses a file without a checksum, as earlier versions have written it.
+        `parse` raises ValueError, KeyError, TypeError, AttributeError, OverflowError or Refused if no run can
+        have written this. `strict` refuses a file without a checksum, such as earlier versions wrote.
         """
         if not storage.exists(self.name):
             return None
@@ -66,7 +66,7 @@ class RunFile:
     def save(
         self, storage: Storage, content: Mapping[str, Any], rest: bytes | None = None, *, pretty: bool = False
     ) -> None:
-        """Write the file, unless it says this already."""
+        """Write the file, unless it already has this content."""
         text = sealed(content, rest, pretty=pretty)
         try:
             is_the_same = storage.exists(self.name) and storage.read(self.name) == text
@@ -76,7 +76,7 @@ class RunFile:
             storage.write(self.name, text)
 
     def fault(self, storage: Storage) -> str:
-        """Return what is wrong with the file, and what to do; nothing if it is whole, or not there."""
+        """Return what is wrong with the file, and what to do; nothing if it is whole or does not exist."""
         try:
             if storage.exists(self.name):
                 unsealed(storage.read(self.name), strict=True)
@@ -93,7 +93,7 @@ class RunFile:
         return f"is damaged ({why}); {self.remedy}"
 
     def damaged(self, storage: Storage, why: object) -> SplitterError:
-        """Return the error that names the file."""
+        """Return the error to raise: the file, why it is damaged, and what to do."""
         return self.error(f"{storage.path(self.name)}: {self.fault_of(why)}")
 
 

@@ -1,10 +1,10 @@
-"""Which inputs share a shard: decided once, so that a shard is always made of the same inputs.
+"""Which inputs share a shard: decided once, so that a shard is always made from the same inputs.
 
     as dealt    0 1 2 ... G-1 | G ... 2G-1 | 2G ...
     shards      shard-000000  | shard-000001 | ...
 
-G follows from the dataset alone. New inputs fill up the last group; one that is no longer in the list stays
-in its group. `shard_ranges` deals to a later stage of a pipeline.
+G depends on the dataset alone. New inputs first fill the last group; an input that is no longer in the list
+stays in its group. For a later stage of a pipeline, see `shard_ranges`.
 """
 
 import contextlib
@@ -25,28 +25,28 @@ from splitter.text.csv import Row
 
 LEAST_BYTES = 16 << 20
 GROUPS_WANTED = 64
-# of inputs that are so small that their number counts, not their size
+# most inputs in a group if they are so small that their number counts, not their size
 MOST_SMALL = 1000
-# so many at least, where samples are to be shuffled
+# fewest inputs in a group if samples are to be shuffled
 LEAST_SHUFFLED = 8
-# an input, and the number that its samples are called by
+# an input, and the number in the names of its samples
 _DEALT = np.dtype([("key", "<u8"), ("number", "<u4")])
-# the same in ranges, where the number says the group, too
+# the same in ranges, where the number includes the group
 _IN_RANGES = np.dtype([("key", "<u8"), ("number", "<i8")])
-# more than there may ever be; with the number of the group before it, a number has some digits more
+# more inputs than a range can have; numbers in ranges begin with the group, so they need more digits
 NUMBERS_IN_RANGE = 100_000_000
 DIGITS, DIGITS_IN_RANGES = 8, 14
 
 
 @dataclass(frozen=True)
 class GroupMember:
-    """What an input of a group has in the group's shards already.
+    """An input that already has outputs in the shards of its group.
 
     Attributes:
         rank: Its index in the group.
-        number: What its samples are called by.
-        key: What it is called in commit records.
-        fingerprint: What it was when its outputs were made.
+        number: The number in the names of its samples.
+        key: Its key in commit records.
+        fingerprint: Its fingerprint when its outputs were made.
         head: The columns of its rows.
         rows: Its rows of the manifest.
     """
@@ -61,16 +61,16 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class Group:
-    """What a batch needs to know if its inputs share a shard.
+    """A group of inputs that share shards, as its batch needs to know it.
 
     Attributes:
-        number: Of the group, and of its shards.
+        number: The number of the group, and of its shards.
         ranks: The index in the group of each input of the batch, ascending.
-        numbers: What the samples of each are called by.
-        members: Inputs that have something in its shards.
-        shards: Those that there are.
-        dropped: Inputs whose outputs are to go.
-        renews: Whether its shards are made once more, since rows have other columns than the list has now.
+        numbers: The number in the names of each input's samples.
+        members: Inputs that already have outputs in the shards.
+        shards: The shards that exist.
+        dropped: The keys of inputs whose outputs are to be removed.
+        renews: Whether to rewrite the shards because their rows have other columns than the list has now.
     """
 
     number: int
@@ -84,13 +84,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """All inputs that ever got a group, group after group.
+    """All inputs that were ever put into a group, group after group.
 
     Attributes:
-        size: How many are in a group, or how many inputs of the first stage are in a range.
-        keys: What each is called in commit records.
-        numbers: What its samples are called by; ascending in ranges.
-        first: The inputs of the first stage in the order of the ranges; None if there are none.
+        size: The number of inputs in a group, or of first-stage inputs in a range.
+        keys: The key of each input in commit records.
+        numbers: The number in the names of its samples; ascending in ranges.
+        first: The first stage's inputs in the order of the ranges; None if there are no ranges.
     """
 
     size: int
@@ -103,23 +103,23 @@ class Groups:
         return index_of(self.keys, keys)
 
     def as_text(self, ranks: Sequence[int]) -> list[str]:
-        """Return the numbers of some inputs as their samples are called by them, so that both sort alike."""
+        """Return the numbers of some inputs with leading zeros, so that sample names sort like numbers."""
         digits = DIGITS if self.first is None else DIGITS_IN_RANGES
         return [f"{number:0{digits}d}" for number in self.numbers[ranks].tolist()]
 
     def groups_of(self, ranks: np.ndarray) -> np.ndarray:
-        """Return the group of each input, by its index among all."""
+        """Return the group of each input, given its index among all."""
         return ranks // self.size if self.first is None else self.numbers[ranks] // NUMBERS_IN_RANGE
 
     def members(self, group: int) -> slice:
-        """Return which inputs are in a group."""
+        """Return the slice of inputs that are in a group."""
         bounds = np.array([group, group + 1])
         if self.first is None:
             return slice(*(bounds * self.size).tolist())
         return slice(*np.searchsorted(self.numbers, bounds * NUMBERS_IN_RANGE).tolist())
 
     def of_part(self, keys: np.ndarray, part: RunPart) -> np.ndarray:
-        """Return which inputs are for a part of a run: those of every so many groups."""
+        """Return which inputs belong to a part of a run; groups are dealt to the parts in turn."""
         return self.groups_of(self.ranks(keys)) % part.of == part.number - 1
 
     def write(self, storage: Storage) -> None:
@@ -133,7 +133,7 @@ class Groups:
 
     @classmethod
     def stored(cls, storage: Storage) -> "Groups | None":
-        """Return the groups of an earlier run."""
+        """Return the groups of an earlier run, if there are any."""
         return GROUPS.load(storage, _groups)
 
 
@@ -146,7 +146,7 @@ def deal(  # noqa: PLR0913 - each is one thing to know
     afresh: bool,
     keep: bool = True,
 ) -> Groups:
-    """Return the groups of an output, with new inputs added; without `keep` nothing is written."""
+    """Return the groups of an output folder, with new inputs added; without `keep` nothing is written."""
     part = storage.part if keep else None
     with storage.gate() if part else contextlib.nullcontext():
         before = None if afresh else Groups.stored(storage)
@@ -162,7 +162,7 @@ def deal(  # noqa: PLR0913 - each is one thing to know
         numbers = np.concatenate((before.numbers, added)).astype("u4")
         groups = Groups(before.size, np.concatenate((before.keys, found.keys[new])), numbers)
         if part:
-            # the others must deal alike
+            # the other parts must deal in the same way
             groups.write(storage)
     return groups
 

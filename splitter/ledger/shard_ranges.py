@@ -1,10 +1,10 @@
 """Groups of a later stage of a pipeline: dealt from ranges of the first stage's inputs.
 
 inputs of the first stage    0 1 ... R-1 | R ... 2R-1 | 2R ...
-what is made of them         group 0     | group 1    | ...
+inputs made from them        group 0     | group 1    | ...
 
-R follows from the list of the first stage alone, so a group is the same whatever comes first, and can be made
-as soon as its range is complete.
+R depends only on the list of the first stage. So a group does not depend on what is ready first, and can be
+made as soon as its range is complete.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ FEWEST_RANGES = 16
 
 @dataclass(frozen=True)
 class Descent:
-    """What is made of the inputs of a pipeline's first stage.
+    """The descent of a later stage's inputs from those of a pipeline's first stage.
 
     Attributes:
-        first: The keys of these inputs, in the order of their list.
-        size: Their bytes.
-        keys: The inputs of a later stage, in the order of the first ones.
-        ancestors: For each of them the index of the input that it is made of.
+        first: The keys of the first stage's inputs, in the order of their list.
+        size: Their total size in bytes.
+        keys: The keys of the later stage's inputs, in the order of the inputs they come from.
+        ancestors: For each of `keys`, the index in `first` of the input that it comes from.
     """
 
     first: np.ndarray
@@ -40,9 +40,9 @@ class Descent:
 
 
 def inputs_in_range(inputs: int, size: int, shard_bytes: int) -> int | None:
-    """Return how many inputs of a first stage are in a range, by their bytes.
+    """Return how many inputs of a first stage are in a range, given their number and total size.
 
-    None if there are too few, or if nobody knows their bytes, as where an earlier version has kept the list.
+    Return None if there are too few, or if the size is unknown because an earlier version stored the list.
     """
     if not size:
         return None
@@ -51,7 +51,7 @@ def inputs_in_range(inputs: int, size: int, shard_bytes: int) -> int | None:
 
 
 def with_later(first: np.ndarray | None, listed: np.ndarray) -> np.ndarray:
-    """Return the inputs of the first stage in the order in which they came to be known."""
+    """Return the inputs of the first stage in the order in which they were first listed."""
     return listed if first is None else np.concatenate((first, listed[~np.isin(listed, first)]))
 
 
@@ -65,10 +65,10 @@ def deal_any(  # noqa: PLR0913 - each is one thing to know
     afresh: bool,
     keep: bool,
 ) -> Groups:
-    """Return the groups of an output: of ranges in a pipeline, unless shuffled, or dealt otherwise before."""
+    """Return the groups of an output folder: in a pipeline by ranges, unless shuffled or dealt otherwise."""
     before, groups = None if afresh else Groups.stored(storage), None
     if before is not None and before.first is not None:
-        # also by a run of its own, where what is new is made of nothing else
+        # also if the stage is run by itself: its new inputs then have no ancestors
         groups = deal_ranges(before, found.keys, descent_of or partial(_own, before, found.keys), shard_bytes)
     elif before is None and descent_of and seed is None:
         groups = deal_ranges(None, found.keys, descent_of, shard_bytes)
@@ -76,7 +76,7 @@ def deal_any(  # noqa: PLR0913 - each is one thing to know
 
 
 def _own(before: Groups, keys: np.ndarray) -> Descent:
-    """Return what inputs are made of that come of no pipeline: new ones are like inputs of a first stage."""
+    """Return the descent of inputs that come from no pipeline: the new ones count as first-stage inputs."""
     new = keys[before.ranks(keys) < 0]
     return Descent(new, 0, new, np.arange(len(new)))
 
@@ -86,8 +86,8 @@ def deal_ranges(
 ) -> Groups | None:
     """Return the groups with new inputs added; None if they are to be dealt from the stage's own list.
 
-    An input stays in its group. Where there are new ones, all of the group are numbered by the order of what
-    they are made of, those that are no longer listed last.
+    An input stays in its group. A group that gets new inputs is numbered again, in the order of the inputs
+    that its own come from; those that are no longer listed come last.
     """
     ranks = np.full(len(keys), -1) if before is None else before.ranks(keys)
     if before is not None and (ranks >= 0).all():
@@ -100,7 +100,7 @@ def deal_ranges(
     if before is None:
         before = Groups(size, np.empty(0, "u8"), np.empty(0, "i8"), first)
     at = index_of(descent.keys, keys)
-    # what is made of nothing that is listed now, as after a run of a single stage, joins the last ones
+    # inputs that come from none listed now, as after a run of a single stage, join the last range
     ancestors = np.where(ranks >= 0, -1, len(first) - 1)
     ancestors[at >= 0] = index_of(first, descent.first)[descent.ancestors[at[at >= 0]]]
     groups = ancestors // size

@@ -1,4 +1,4 @@
-"""Assign groups to splits so that the shares come as near to what was asked as the groups allow.
+"""Assign groups to splits so that the shares come as close to the requested ones as the groups allow.
 
 All numbers are integers, so that every machine finds the same assignment.
 """
@@ -11,24 +11,24 @@ import numpy as np
 
 from splitter.text.labels import labels_in
 
-# of more groups, a hash comes near enough to what was asked
+# with more groups, a hash comes close enough to the requested shares
 FEW_GROUPS = 1000
-# labels beyond the most frequent ones are too rare to be balanced
+# less frequent labels are too rare to be balanced
 MOST_LABELS = 100
-# so many assignments are all tried
+# up to this many assignments are all tried
 _FEW_ASSIGNMENTS = 60_000
-# of so few groups, a search takes no time: it begins several times
+# with this few groups, a search takes no time, so it starts from several assignments
 _QUICK, _STARTS = 100, 8
 _PASSES = 20
-# a deviation is in units of 1/100,000 of all outputs, so that three of them fit into one 64-bit number:
-# splits without any output come first, then the sum of all deviations, then that of their squares
+# a deviation is in units of 1/100,000 of all outputs, so that a 64-bit number holds all three parts of a
+# cost: first the number of splits without outputs, then the sum of the deviations, then that of their squares
 _UNITS = 100_000
 _EMPTY, _SUM = 57, 36
 
 
 @dataclass
 class GroupTally:
-    """How many rows and outputs each group has: all of them, under None, and those with each label.
+    """The number of rows and outputs of each group: in all, under the key None, and with each label.
 
     Attributes:
         rows: The numbers of rows of each group.
@@ -39,16 +39,16 @@ class GroupTally:
     outputs: dict[str, Counter[str | None]] = field(default_factory=dict)
 
     def add_row(self, group: str, output: str, column: str | None, label: str) -> None:
-        """Add a row of the manifest, with the text of the column that is balanced, if any."""
-        # what is without labels is a class, too; a label given twice counts once
+        """Add a row of the manifest; `label` is its text in the `column` to balance, if any."""
+        # rows without labels are a class, too; a label given twice counts once
         labels: set[str] = set() if column is None else {*labels_in(column, label)} or {""}
         for tally in (self.rows, self.outputs) if output else (self.rows,):
             tally.setdefault(group, Counter()).update((None, *labels))
 
     def matrix(self, groups: Sequence[str]) -> np.ndarray:
-        """Return the outputs of groups in the first column, and those with each label in the others.
+        """Return the number of outputs of each group in the first column, and with each label in the others.
 
-        If there are no outputs at all, rows count instead.
+        If there are no outputs at all, count rows instead.
         """
         tally = self.outputs or self.rows
         total: Counter[str | None] = Counter()
@@ -70,15 +70,15 @@ def assign(
         tally: What the groups have.
         usual: The split of each group by its hash, in the order of the hashes: it decides between assignments
             that are equally good.
-        settled: The split of each group that stays where it is.
-        fractions: The splits, and the share that each is to have.
+        settled: The splits of the groups that must stay where they are.
+        fractions: The share that each split should have.
     """
     names = [*fractions]
     number_of = {name: number for number, name in enumerate(names)}
     groups = [*usual]
     counts = tally.matrix(groups)
     free = np.array([group not in settled for group in groups], bool)
-    # groups without outputs change no share
+    # groups without outputs do not change the shares
     searched = free & (counts[:, 0] > 0)
     by_hash = np.array([number_of[usual[group]] for group in groups], "i8")
     held = np.zeros((len(names), counts.shape[1]), "i8")
@@ -92,12 +92,12 @@ def assign(
 
 
 class _SplitSizes:
-    """How far the outputs of each split are from what they should be."""
+    """The sizes that splits should have, and the cost of being off."""
 
     def __init__(self, totals: np.ndarray, fractions: Sequence[float]) -> None:
-        """Take the outputs of all groups, and the share that each split is to have."""
+        """Take the outputs of all groups, and the share that each split should have."""
         self.parts = np.array([round(fraction * _UNITS) for fraction in fractions], "i8")
-        # the first takes what rounding leaves
+        # the first split takes the remainder of rounding
         self.parts[0] += _UNITS - self.parts.sum()
         self._wanted = self.parts[:, None] * totals
         # all labels together count as much as the outputs
@@ -109,29 +109,29 @@ class _SplitSizes:
         return len(self.parts)
 
     def cost(self, split: int, held: np.ndarray) -> np.ndarray:
-        """Return how bad it is that a split holds these outputs; `held` may be many such rows."""
+        """Return the cost of a split that holds these outputs; `held` may have many rows of them."""
         cost: np.ndarray = self.costs(split, held, np.arange(held.shape[-1])).sum(axis=-1)
         return cost
 
     def costs(self, split: int, held: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return what each number adds to the cost if a split holds that many in a column."""
+        """Return what each number of outputs in `held` adds to the cost of a split, by its column."""
         off = np.abs(held * _UNITS - self._wanted[split, columns]) // self._scale[columns]
         empty = ((held == 0) & (columns == 0)).astype("i8")
         costs: np.ndarray = (empty << _EMPTY) + (off << _SUM) + off * off
         return costs
 
     def total(self, held: np.ndarray) -> int:
-        """Return how bad an assignment is."""
+        """Return the cost of an assignment."""
         return sum(int(self.cost(split, held[split])) for split in range(len(self)))
 
     def missing(self, held: np.ndarray) -> np.ndarray:
-        """Return how much each split lacks."""
+        """Return how many outputs each split lacks, in 1/100,000 of an output."""
         missing: np.ndarray = self._wanted[:, 0] - held[:, 0] * _UNITS
         return missing
 
 
 def _best(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, by_hash: np.ndarray) -> np.ndarray:
-    """Return the best assignment of groups to splits, which hold something already."""
+    """Return the best assignment found of groups to splits, which may already hold outputs."""
     if len(shares) ** len(counts) <= _FEW_ASSIGNMENTS:
         return _best_of_all(shares, counts, held, by_hash)
     turns = _STARTS if len(counts) <= _QUICK else 1
@@ -143,7 +143,7 @@ def _best(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, by_hash: np
 def _best_of_all(
     shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, by_hash: np.ndarray
 ) -> np.ndarray:
-    """Try all assignments; of those that are equally good, take the one that is most like the hash."""
+    """Try all assignments; among the best, return the one that is most like the split by hash."""
     splits, groups = len(shares), len(counts)
     codes = np.arange(splits**groups)
     every = codes[:, None] // splits ** np.arange(groups) % splits
@@ -156,7 +156,7 @@ def _best_of_all(
 
 
 def _largest_first(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Give the largest group first, each to the split that lacks most."""
+    """Assign the groups, the largest first, each to the split that lacks most."""
     missing = shares.missing(held)
     found = np.zeros(len(counts), "i8")
     for group in np.argsort(-counts[:, 0], kind="stable"):
@@ -166,7 +166,7 @@ def _largest_first(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray) ->
 
 
 def _improved(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Move groups, and swap them, as long as that makes an assignment better."""
+    """Move and swap groups as long as that improves the assignment, which is changed in place."""
     search = _Search(shares, counts, held, found)
     for _ in range(_PASSES):
         better = [search.improve(group) for group in range(len(counts))]
@@ -176,15 +176,15 @@ def _improved(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, found: 
 
 
 class _Search:
-    """An assignment that is improved, group by group."""
+    """A search that improves an assignment group by group."""
 
     def __init__(self, shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, found: np.ndarray) -> None:
-        """Start with the splits `found`, which are changed."""
+        """Start with the assignment `found`, which is changed in place."""
         self._shares, self._found = shares, found
-        # the last row is that of no group: to swap with it is to move
+        # the last row stands for no group: to swap a group with it is to move the group
         self._counts = np.vstack([counts, np.zeros_like(counts[:1])])
         self._now = _outputs_by_split(found, counts, held)
-        # a column has few different values: what each does to the cost is computed once for all groups
+        # a column has few different values, so the cost of each is computed once for all groups
         columns = [np.unique(column, return_inverse=True) for column in self._counts.T]
         sizes = [len(values) for values, _ in columns]
         self._values = np.concatenate([values for values, _ in columns])
@@ -193,7 +193,7 @@ class _Search:
         self._codes = np.stack([codes.ravel() for _, codes in columns], axis=1) + starts
 
     def improve(self, group: int) -> bool:
-        """Move a group to where it does most good, or swap it with another; return whether that was any."""
+        """Make the move or swap of a group that improves the cost most; return whether any does."""
         here = int(self._found[group])
         best, there, other = 0, here, -1
         for split in range(len(self._shares)):
@@ -212,7 +212,7 @@ class _Search:
         return True
 
     def _best_swap(self, group: int, split: int) -> tuple[int, int]:
-        """Return how the cost changes with the best partner in a split, and that; -1 is none."""
+        """Return how the best swap with a split changes the cost, and the partner in it; -1 is a move."""
         here, own = self._found[group], self._counts[group]
         partners = np.append(np.flatnonzero(self._found == split), -1)
         at, gained = self._columns, self._values - own[self._columns]
@@ -225,7 +225,7 @@ class _Search:
 
 
 def _outputs_by_split(found: np.ndarray, counts: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Return what each split holds with an assignment."""
+    """Return the outputs that each split holds with an assignment."""
     now: np.ndarray = held.copy()
     np.add.at(now, found, counts)
     return now

@@ -1,8 +1,8 @@
 """Train, validation, test: the split that a group of outputs is in.
 
-Of many groups, it follows from a hash of the group's own text. Few groups are assigned so that the shares
-come near to what was asked, and the assignment is stored with the rule. Either way no group is ever in two
-splits, and new files move none of the old ones. The column in the manifest is made from the rule each time.
+If there are many groups, a hash of each group's text decides. A few groups are assigned so that the shares
+come close to the requested ones, and the assignment is stored with the rule. Either way, no group is ever in
+two splits, and new files move no old ones. The manifest's column is made from the rule each time.
 """
 
 import bisect
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 COLUMN = "split"
 OUTPUT = OUTPUT_COLUMNS[0]
-# in the attrs of a manifest: the columns of floats whose whole numbers are 2001 in manifest.csv, not 2001.0;
-# False where only some are, or where they have more digits than a float
+# set in the attrs of a manifest for each column of floats where manifest.csv has 2001, not 2001.0: True if it
+# does so for all whole numbers, False if only for some, or if some have more digits than a float
 BARE = "splitter bare numbers"
 USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
-# what all stages of processing began with, and what the last of them was given
+# the columns with the input of the first stage of processing, and with that of the last
 GROUPS = ("from_input", "input")
 _ALL = 1 << 64
 _ROUNDING = 1e-6
@@ -44,9 +44,9 @@ class SplitRule:
 
     Attributes:
         by: The column of the manifest whose values are the groups.
-        fractions: The names of the splits, and how much of the groups each is to have.
+        fractions: The name of each split, and the share that it should have.
         seed: Seed of the split; another number gives another split.
-        balance: The column whose labels each split is to have in the same proportions, if any.
+        balance: The column whose labels each split should have in the same proportions, if any.
         groups: The splits of groups that were assigned; the hash decides for the others.
         is_open: Whether new groups are assigned too, as long as there are few.
     """
@@ -59,7 +59,7 @@ class SplitRule:
     is_open: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse fractions that do not sum to a whole."""
+        """Refuse fractions that do not sum to 1, and a seed that is not an integer of 0 or more."""
         for name, fraction in self.fractions:
             if not _is_number(fraction) or not 0 <= fraction <= 1:
                 raise Refused(f"{name} {fraction!r}: write a fraction from 0 to 1, such as 0.8")
@@ -73,7 +73,7 @@ class SplitRule:
             raise Refused(f"seed {self.seed!r}: must be an integer, 0 or more")
 
     def _missing(self, share: float) -> str:
-        """Return what to add where the fractions leave a share to none."""
+        """Return which options to add if the fractions leave a share over."""
         others = [f"--{name} {share:g}" for name in USUAL if name not in dict(self.fractions)]
         return f"; add {' or '.join(others)}" if others and share > 0 else ""
 
@@ -84,16 +84,16 @@ class SplitRule:
     @cached_property
     def _ends(self) -> list[int]:
         shares = itertools.accumulate(fraction for _, fraction in self._some)
-        # the last takes what rounding leaves
+        # the last split takes the remainder of rounding
         return [round(share * _ALL) for share in shares][:-1]
 
     @property
     def names(self) -> list[str]:
-        """The splits with a fraction above 0: no other can come out."""
+        """The splits with a fraction above 0, the only ones that a group can get."""
         return [name for name, _ in self._some]
 
     def of(self, group: str) -> str:
-        """Return the split of a group; none if it is still to be assigned.
+        """Return the split of a group; empty if it is yet to be assigned.
 
         >>> rule = SplitRule("speaker", (("train", 0.8), ("test", 0.2)))
         >>> [rule.of(speaker) for speaker in ("alice", "bob", "carol", "dave", "erin")]
@@ -109,12 +109,12 @@ class SplitRule:
         return self._some[bisect.bisect_right(self._ends, number)][0]
 
     def extended(self, tally: GroupTally) -> "SplitRule":
-        """Return the rule with the groups that it has not assigned yet; those that it has stay."""
+        """Return the rule with new groups assigned; the groups that it has assigned before stay."""
         if not self.is_open or tally.rows.keys() <= self.groups.keys():
             return self
         numbers = sorted((self._number(group), group) for group in {*tally.rows, *self.groups})
         if len(numbers) > FEW_GROUPS:
-            # from now on; a hash needs no memory
+            # from now on the hash decides, and no assignment has to be stored
             return replace(self, is_open=False)
         usual = {group: self._by_hash(number) for number, group in numbers}
         new = assign(tally, usual, self.groups, dict(self._some))
@@ -151,7 +151,7 @@ class SplitRule:
         if not {*rule.groups.values()} <= {*rule.names}:
             raise ValueError("it assigns groups to a split without a fraction")
         for text in (*rule.groups, *rule.names):
-            # JSON can hold what no manifest can
+            # JSON can hold text that no manifest can
             text.encode(ENCODING, ESCAPE)
         return rule
 
@@ -166,7 +166,7 @@ def fractions_of(given: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 
 def group_column(columns: Sequence[str], by: str | None, usual: Sequence[str] = GROUPS) -> str:
-    """Return the column of the groups; by default what all pieces of one recording have in common."""
+    """Return the column of the groups; by default, one that is the same for all pieces of a recording."""
     if by is not None:
         if by not in columns:
             raise Refused(
@@ -193,15 +193,15 @@ def split(  # noqa: PLR0913 - what a user may ask for
 ) -> "pd.DataFrame":
     """Return the manifest with a column `split`; no group of rows is in two splits.
 
-    Up to 1,000 groups are assigned so that the shares come as near to the fractions as the groups allow; of
-    more groups, a hash of the group decides. Rows that `--keep` left out are in no split.
+    Up to 1,000 groups are assigned so that the shares come as close to the fractions as the groups allow. If
+    there are more, a hash of each group decides. Rows that `--keep` left out are in no split.
 
     Args:
         manifest: The result of `splitter.read_manifest`, or some of its rows.
         fractions: Names of splits and the share of each, such as {"train": 0.9, "dev": 0.1}.
         by: The column of the groups, such as speaker. Default: the input at the start of the chain.
         seed: Seed of the split; another seed gives another split.
-        balance: A column whose labels each split is to have in the same proportions, as far as possible.
+        balance: A column whose labels each split should have in the same proportions, as far as possible.
         earlier: An earlier result: its groups stay in their splits.
         **named: The fractions by name: split(manifest, train=0.9, test=0.1).
     """
@@ -233,7 +233,7 @@ def split(  # noqa: PLR0913 - what a user may ask for
 
 
 def _texts(manifest: "pd.DataFrame", column: str) -> list[str]:
-    """Return the values of the column of the groups as manifest.csv has them."""
+    """Return the values of the groups' column as manifest.csv has them."""
     bare = manifest.attrs.get(BARE, {}).get(column)
     if bare is False:
         raise Refused(
@@ -247,7 +247,7 @@ def _texts(manifest: "pd.DataFrame", column: str) -> list[str]:
 def _tally(
     manifest: "pd.DataFrame", groups: Sequence[str], balance: str | None, left_out: Iterable[bool]
 ) -> GroupTally:
-    """Count what each group has, and keeps."""
+    """Count the rows of each group, and the outputs that it keeps."""
     everywhere = itertools.repeat("")
     outputs = manifest[OUTPUT] if OUTPUT in manifest.columns else everywhere
     labels = everywhere if balance is None else manifest[balance]
@@ -258,7 +258,7 @@ def _tally(
 
 
 def _splits_of_groups(earlier: "pd.DataFrame", column: str, rule: SplitRule) -> dict[str, str]:
-    """Return the splits that an earlier result has given to groups."""
+    """Return the split of each group in an earlier result."""
     for name in (column, COLUMN):
         if name not in getattr(earlier, "columns", ()):
             raise Refused(
@@ -266,7 +266,7 @@ def _splits_of_groups(earlier: "pd.DataFrame", column: str, rule: SplitRule) -> 
             )
     settled: dict[str, str] = {}
     for group, name in zip(_texts(earlier, column), earlier[COLUMN], strict=True):
-        # what --keep left out is in none
+        # rows that --keep left out have no split
         if name and name not in rule.names:
             raise Refused(
                 f"splitter.split: earlier: has the split {name!r}, but the fractions are for "

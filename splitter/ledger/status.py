@@ -12,12 +12,12 @@ from splitter.storage.base import Storage
 from splitter.text.show import one_line
 
 NAMES_SHOWN = 3
-# an input, and what it was when its outputs were made
+# an input, and its fingerprint when its outputs were made
 _MARK = np.dtype([("key", "<u8"), ("fingerprint", "<u8")])
 
 
 def keep_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> None:
-    """Store which entries hold what was made before a change; tables have rows for none of them."""
+    """Store which entries are from before a change; the tables have no rows for them."""
     marks = np.empty(len(entries), _MARK)
     for name in ("key", "fingerprint"):
         marks[name] = journal.entries[name][entries]
@@ -28,18 +28,18 @@ def keep_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> None:
 
 
 def forget_stale(storage: Storage) -> None:
-    """Note that nothing is left from before a change."""
+    """Record that no entries from before a change are left."""
     if storage.exists(STALE_MARKS.name):
         storage.remove([STALE_MARKS.name])
 
 
 @dataclass(frozen=True)
 class InputStatus:
-    """What became of each input of the list, and what is left of others.
+    """The status of each input of the list, and the entries of inputs that are no longer in it.
 
     Attributes:
         entries: For each input its entry in the journal, or -1.
-        status: What became of each; STALE if that was before a change.
+        status: The status of each; STALE if its entry is from before a change.
         gone: Entries whose inputs are no longer in the list.
         gone_with_outputs: Those of them that have outputs.
     """
@@ -51,7 +51,7 @@ class InputStatus:
 
     @classmethod
     def of(cls, storage: Storage, journal: Journal, keys: np.ndarray) -> "InputStatus":
-        """Return the status of the inputs with these keys, by the journal as it was loaded last."""
+        """Return the status of the inputs with these keys, by the journal as last loaded."""
         entries = journal.find(keys)
         status = journal.status(entries)
         found = np.flatnonzero(entries >= 0)
@@ -61,7 +61,7 @@ class InputStatus:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each input is done, skipped or failed, as it is now."""
+        """Whether each input, in its current state, is done, skipped or failed."""
         return not np.isin(self.status, (NOT_DONE, STALE)).any()
 
     def first_gone(self, journal: Journal, column: str) -> list[str]:
@@ -75,7 +75,7 @@ class InputStatus:
 
 
 def _is_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> np.ndarray:
-    """Return which entries hold what was made before a change, and are not done again since."""
+    """Return which entries are from before a change, and have not been redone since."""
     marks = STALE_MARKS.load(storage, lambda _, rest: np.frombuffer(rest, _MARK), strict=True)
     if marks is None or not len(marks):
         return np.zeros(len(entries), bool)

@@ -1,6 +1,6 @@
 """The tables of a run: manifest.csv and errors.csv, and the manifest in other formats.
 
-All of them are made from the commit records, each time again.
+All of them are made from the commit records each time.
 """
 
 import json
@@ -27,14 +27,14 @@ def write_tables(
     *,
     others: Sequence[str] | None = None,
 ) -> ManifestTables:
-    """Write all tables, without inputs that are stale or not done; return what they were made by.
+    """Write all tables, without inputs that are stale or not done; return the maker of their rows.
 
     `others` names the files beside manifest.csv and errors.csv; by default, those that exist are rewritten.
     """
     before = checksums_of_others(storage)
     old = [*before]
     names = old if others is None else list(others)
-    # what is made from a manifest never outlives it
+    # a table made from a manifest never outlives it
     storage.remove(old)
     if old:
         storage.sync(old)
@@ -55,21 +55,21 @@ def _note(storage: Storage, checksums: dict[str, str]) -> None:
 
 
 def take_away(storage: Storage) -> None:
-    """Remove the tables, since finished work is done again: no table is better than a wrong one."""
+    """Remove manifest.csv and its copies before work is redone: no table is better than a wrong one."""
     names = [MANIFEST, *checksums_of_others(storage)]
     storage.remove(names)
     storage.sync(names)
 
 
 def refuse_in_the_way(storage: Storage, others: Sequence[str]) -> None:
-    """Refuse to replace a file that no run has made."""
+    """Refuse to replace a file that no run made."""
     for name in others:
         if storage.exists(name) and name not in checksums_of_others(storage):
             raise Refused(f"{storage.path(name)}: already exists, but no run made it; move it away")
 
 
 def refuse_column(storage: Storage, columns: Row) -> None:
-    """Refuse a dataset list with a column of the name that `splitter split` has added."""
+    """Refuse a dataset list that already has the column that `splitter split` added."""
     if COLUMN in columns and storage.exists(RULE.name):
         raise Refused(
             f"the dataset list has a column {COLUMN!r}, as the manifest has by 'splitter split'; "
@@ -78,9 +78,9 @@ def refuse_column(storage: Storage, columns: Row) -> None:
 
 
 def checksums_of_others(storage: Storage) -> dict[str, str]:
-    """Return the checksum of each table beside manifest.csv and errors.csv that runs have made.
+    """Return the checksum of each table that runs made beside manifest.csv and errors.csv.
 
-    It is empty for one that was not written to its end.
+    The checksum of a table that was not written to its end is empty.
     """
     return OTHER_TABLES.load(storage, _checksums) or {}
 

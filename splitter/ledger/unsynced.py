@@ -1,9 +1,9 @@
-"""Outputs that a power cut may have taken: which those are, and which of them are gone or short.
+"""Outputs that may have been lost in a power cut: which they are, and which of them are missing or short.
 
-Without --durable, loose outputs reach the disk in the system's own time until the run ends. So a run notes,
-before its first batch, from which generation on there are such outputs, and during which start of which
-machine. Once all is synced the note is removed. A run that finds the note of another start looks at the
-outputs before it counts them as done.
+Without --durable, the system decides when loose outputs reach the disk, until the run ends. So before its
+first batch, a run notes from which generation on there are such outputs, and which boots of which machines
+made them. The note is removed when everything is synced. A run that finds a note with another boot looks at
+the outputs before it counts them as done.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from splitter.system.durability import boot_id
 
 @dataclass(frozen=True)
 class Unsynced:
-    """Which outputs may not be on disk.
+    """A note of the outputs that may not be on disk.
 
     Attributes:
-        generation: The first whose outputs may not be.
-        boots: During which starts of machines they were made.
+        generation: The first generation whose outputs may not be.
+        boots: The boots of machines during which they were made.
     """
 
     generation: int
@@ -34,13 +34,13 @@ class Unsynced:
 
     @property
     def is_restarted(self) -> bool:
-        """Whether the machine was restarted since, or another one made them, or nobody can tell."""
+        """Whether the machine was restarted since, or another one made the outputs, or this is unknown."""
         now = boot_id()
         return not now or any(boot != now for boot in self.boots)
 
     @classmethod
     def noted(cls, storage: Storage) -> "Unsynced | None":
-        """Read the note, if there is one; a damaged one means all outputs."""
+        """Return the note, if there is one; a damaged note stands for all outputs."""
         if storage.always_durable:
             return None
         try:
@@ -53,7 +53,7 @@ class Unsynced:
             return cls(0, ("",))
 
     def lost(self, storage: Storage, journal: Journal) -> np.ndarray:
-        """Find the entries with a loose output that is gone, or has another size than was written."""
+        """Find the entries with a loose output that is missing, or has another size than was written."""
         entries = journal.done()
         entries = entries[~journal.is_older(entries, self.generation)]
         found = journal.rows_of_each(entries)
@@ -64,7 +64,7 @@ class Unsynced:
 def noted_now(storage: Storage, generation: int, before: Unsynced | None, *, lost: bool) -> None:
     """Note that outputs from a generation on are unsynced, until all are synced.
 
-    `before` is what was noted. It stays while some of those outputs are `lost`.
+    The note `before` is extended; after a restart, it is only kept while some of its outputs are `lost`.
     """
     if before is None or (before.is_restarted and not lost):
         before = Unsynced(generation, ())
@@ -78,6 +78,6 @@ def forget_unsynced(storage: Storage) -> None:
 
 
 def _is_lost(storage: Storage, at: int, rows: Sequence[Sequence[str]]) -> bool:
-    """Look at the loose outputs that an input's rows name; shards are always synced."""
+    """Return whether any loose output of an input is missing or short; shards are always synced."""
     loose = ((row[at], row[at + SIZE_AT]) for row in rows if not shard_of(row[at])[0])
     return any(name and size and storage.output_size(name) != int(size) for name, size in loose)

@@ -1,6 +1,6 @@
 """What workers are doing: notes for `splitter serve --watch`, which no run reads.
 
-They are in staging, which every run clears, and are written only while the mark of a watcher is there.
+They are in staging, which every run clears, and are written only while the mark of a watcher exists.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ class WorkerNote:
     Attributes:
         host: The machine that it is on.
         process: The number of its guard's process.
-        doing: The input that it is at, or `setup()`; empty between batches.
-        seconds: How long it has been at that.
-        inputs: How many inputs it has done, in batches that have ended.
+        doing: The input that it is working on, or `setup()`; empty between batches.
+        seconds: How long it has been doing that.
+        inputs: How many inputs it has taken, in batches that have ended.
         failed: How many of them failed.
         noted: When this was written, as seconds since 1970.
     """
@@ -47,22 +47,22 @@ class WorkerNote:
 
 
 class Notebook:
-    """Where a worker notes now and then what it is doing, if anybody watches."""
+    """A place where a worker notes now and then what it is doing, if anybody watches."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        # in a store, each is a request
+        # in a store, each note costs a request
         self._pause = SECONDS_IN_STORE if is_url(storage.root) else SECONDS
         self._due = time.monotonic() + self._pause
         self._is_at_work = False
 
     @property
     def is_due(self) -> bool:
-        """Whether the last note is old."""
+        """Whether it is time for the next note."""
         return time.monotonic() >= self._due
 
     def write(self, doing: str, seconds: float, inputs: int, failed: int) -> None:
-        """Note what the worker is doing; a note that cannot be written is left out."""
+        """Note what the worker is doing; ignore a note that cannot be written."""
         self._due = time.monotonic() + self._pause
         self._is_at_work = False
         host, process = socket.gethostname(), os.getpid()
@@ -76,7 +76,7 @@ class Notebook:
                 self._is_at_work = bool(doing)
 
     def rest(self, inputs: int, failed: int) -> None:
-        """Note the end of a batch, if it took so long that there is a note of it."""
+        """Note the end of a batch, if it took long enough to be noted."""
         if self._is_at_work:
             self.write("", 0.0, inputs, failed)
             # the next batch comes soon, if there is one
@@ -95,7 +95,7 @@ def ask_no_more(storage: Storage) -> None:
 
 
 def worker_notes(storage: Storage) -> Iterator[WorkerNote]:
-    """Yield what workers have noted; anything else is left out."""
+    """Yield the notes of workers; leave out files that are not notes, or cannot be read."""
     for name in storage.names(STAGING):
         if name.startswith(_NOTE):
             # it may be replaced or removed meanwhile
