@@ -1,4 +1,4 @@
-"""What a run is asked for: options checked, the list read, every input looked at once."""
+"""The work of a run: options checked, the list read, every input looked at once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -49,33 +49,33 @@ from splitter.worker.messages import Batch, Job
 if TYPE_CHECKING:
     from splitter.engine.decide import Decision, State
 
-# of URLs; looking at more of them takes long enough to be announced
+# URLs; looking at more of them takes long enough to be announced
 MANY_TO_LOOK_AT = 1000
-# that a recipe may look at before the work
+# inputs that a recipe may look at before the work
 FIRST_INPUTS = 20
-# metadata of recipes for sound that is text
+# metadata of recipes for sound that is text, not a number
 TEXTS_OF_SOUND = {"source_format", "source_subtype", "source_resampler", "source_cut", "cut", "gain_set_by"}
 TEXTS_OF_SOUND |= {"label", "labels", "label_starts", "label_ends", "text", "speaker"}
 
 
 class RunHooks:
-    """What a run of its own does nothing with, and a stage of a pipeline does."""
+    """Hooks for a pipeline, which controls and watches its stages; for any other run, they do nothing."""
 
     def paced(self, batches: Iterable[Batch | None]) -> Iterable[Batch | None]:
-        """Pass batches on to the workers; None says that there is none now, and that there will be more."""
+        """Pass batches on to the workers; None means that no batch is ready yet, but more will come."""
         return batches
 
     def begun(self, run: "Assignment", decision: "Decision", journal: Journal) -> None:
-        """Take note that everything is decided, and that the work begins."""
+        """Note that everything is decided and the work begins."""
 
     def note_valid(self, run: "Assignment", state: "State", journal: Journal) -> None:
-        """Take note of the inputs that were done before and have not changed."""
+        """Note which inputs were done before and have not changed."""
 
     def inputs_in_range(self, found: Survey) -> int | None:
-        """Return how many inputs are to be done together, since what is made of them is used together."""
+        """Return how many inputs to do together because their outputs are used together, if that matters."""
 
     def lost(self) -> None:
-        """Take note that a worker was lost, and with it what it was at."""
+        """Note that a worker was lost, and with it the batch it was working on."""
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,16 @@ class Assignment:
     Attributes:
         options: What the user asked for.
         executor: What runs the batches.
-        job: What workers are told.
+        job: What workers need to know.
         table: The rows of the list.
-        survey: What was seen of each input.
+        survey: The result of looking at each input, such as its size and time.
         listed: How the rows name inputs.
-        how: How inputs are processed: whatever changes the outputs.
+        how: How inputs are processed: everything that changes the outputs.
         groups: Which inputs share a shard; None for loose files.
         mine: Which inputs belong to this part of the run; None without parts.
         tally: Which rows of the list were left out, or have no labels.
         advice: What the user should know before the work begins.
-        hooks: What the stages beside it want to know.
+        hooks: Called for the pipeline that the run belongs to, if any.
     """
 
     options: RunOptions
@@ -131,7 +131,7 @@ class Assignment:
 
     @property
     def first_inputs(self) -> np.ndarray | None:
-        """Which inputs the run is for: its part of the first few; None if it is for all."""
+        """Which inputs the run may process, by --limit and --part; None for all."""
         if self.options.limit is None:
             return self.mine
         first = np.arange(len(self.table)) < self.options.limit
@@ -141,10 +141,10 @@ class Assignment:
 def read_request(
     dataset: ProcessorDataset, storage: Storage, options: RunOptions, display: Display
 ) -> RunRequest:
-    """Check what a run is asked for, and find its list; refuse what cannot be."""
+    """Check the options of a run, and find its list; refuse what cannot work."""
     check_parameters(dataset, RunOptions.__dataclass_fields__)
     if options.executor != RunOptions.executor:
-        # which may take seconds
+        # starting another executor may take seconds
         at = f" at {options.address}" if options.address else " on this machine"
         display.say_meanwhile(f"starting: executor {options.executor}{at}")
     executor = _executor(dataset, options)
@@ -227,7 +227,7 @@ def read_assignment(
 
 
 def _how(request: RunRequest, display: Display) -> dict[str, Any]:
-    """Return how inputs are processed: whatever changes the outputs."""
+    """Return how inputs are processed: everything that changes the outputs."""
     how = {
         **recipe_how(request.dataset, display.warn),
         "sink": request.options.sink,
@@ -239,9 +239,9 @@ def _how(request: RunRequest, display: Display) -> dict[str, Any]:
 
 
 def _job(request: RunRequest, layout: Layout, table: InputTable, how: dict[str, Any]) -> Job:
-    """Return what workers are told."""
+    """Return what workers need to know."""
     header, options = request.source.header, request.options
-    # no start of this machine tells what has become of what others have written
+    # whether this machine was restarted says nothing about outputs that other machines wrote
     alone = not request.executor.elsewhere and request.storage.part is None
     return Job(
         request.dataset,
@@ -263,7 +263,7 @@ def _divide(request: RunRequest, found: Survey, *, keep: bool) -> tuple[Groups |
     storage, options, groups = request.storage, request.options, None
     if not request.sink.divisible:
         shard_bytes, seed, source = options.shard_bytes, options.shuffle, request.listing.source
-        # tables wait for the whole list
+        # shards that are tables need the columns of the whole list
         in_ranges = isinstance(source, StageOutputs) and not request.sink.needs_columns
         descent_of = source.descent if in_ranges else None
         groups = deal_any(storage, found, descent_of, shard_bytes, seed=seed, afresh=options.fresh, keep=keep)
@@ -273,7 +273,7 @@ def _divide(request: RunRequest, found: Survey, *, keep: bool) -> tuple[Groups |
 
 
 def _naming(request: RunRequest) -> Naming | None:
-    """Return what names the outputs; refuse a field that nothing fills in, where that is known."""
+    """Return the naming of outputs by --name, if any; refuse a field that is known to stay empty."""
     template, header = request.options.name, request.source.header
     if template is None:
         return None
@@ -291,7 +291,7 @@ def _naming(request: RunRequest) -> Naming | None:
 
 
 def _refuse_formats(naming: Naming, recipe: ProcessorDataset) -> None:
-    """Refuse to write as a number what is none in a recipe of ours, or as a whole one what has decimals."""
+    """Refuse, for a recipe of ours, to format text as a number, or decimals as a whole number."""
     if not _is_for_sound(recipe):
         return
     for one in naming.formats:
@@ -308,10 +308,10 @@ def _is_for_sound(recipe: Any) -> bool:  # noqa: ANN401 - to import the class wo
 
 
 def _metadata_keys(request: RunRequest) -> set[str]:
-    """Return all metadata that a recipe of ours can make; nothing if that is not known."""
+    """Return the keys of all metadata that a recipe of ours can make; nothing if they are not known."""
     recipe: Any = request.dataset
     header = request.source.header
-    # a subclass may make more, and annotations bring more than is known before they are read
+    # a subclass may make more, and annotations add keys that are unknown until they are read
     if not _is_for_sound(recipe) or getattr(recipe, "annotations", None):
         return set()
     keys = recipe.metadata_keys(header)
@@ -319,9 +319,9 @@ def _metadata_keys(request: RunRequest) -> set[str]:
 
 
 def _advice_on_keep(request: RunRequest) -> str:
-    """Return what to say of a column in --keep that the recipe will not make, if it tells what it makes."""
+    """Return advice on a column in --keep that the recipe is not known to make, if it says what it makes."""
     keys_of, keep = getattr(request.dataset, "metadata_keys", None), request.options.keep
-    # annotations bring more than is known before they are read
+    # annotations add keys that are unknown until they are read
     if not keep or keys_of is None or getattr(request.dataset, "annotations", None):
         return ""
     header = request.source.header
@@ -334,7 +334,7 @@ def _advice_on_keep(request: RunRequest) -> str:
 
 
 def _keep_in_shards(request: RunRequest) -> str:
-    """Return the condition by which shards are made; nothing for loose files, which keep all."""
+    """Return the condition for outputs to go into shards; nothing for loose files, which are all stored."""
     if request.sink.divisible:
         return ""
     if request.options.keep is not None:
@@ -344,7 +344,7 @@ def _keep_in_shards(request: RunRequest) -> str:
 
 
 def _tell_tally(tally: RowTally, display: Display) -> None:
-    """Name what did not match, before the work."""
+    """Print, before the work, which files were left out, and which inputs and labels did not match."""
     if tally.passed_over:
         kinds = ", ".join(show_count(number, kind) for kind, number in sorted(tally.passed_over.items()))
         display.warn(f"left out of the folder: {kinds}")
@@ -371,8 +371,8 @@ def _executor(recipe: ProcessorDataset, options: RunOptions) -> Executor:
 
 
 def listing_of(inputs: InputList, options: RunOptions) -> InputList:
-    """Return the list that the recipe was given, with what the options say about it."""
-    # what both have; --rename has no plain default, and is read on its way
+    """Return the list that the recipe was given, with the options applied to it."""
+    # fields that both have; --rename is not one of them, since its default is no plain value
     names = [one.name for one in fields(InputList) if hasattr(RunOptions, one.name)]
     given = {
         name: getattr(options, name) for name in names if getattr(options, name) != getattr(RunOptions, name)

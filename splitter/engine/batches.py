@@ -22,10 +22,10 @@ from splitter.worker.messages import SECOND_NAME, Batch, Failure, Report
 
 
 class BatchPlanner(ABC):
-    """Which inputs a worker takes at a time: what a round gives to its executor, batch after batch.
+    """A planner of the batches of a round, which the executor takes one after the other.
 
     Attributes:
-        batches: How many there are: exact for a fixed size, otherwise the most there can be.
+        batches: How many batches there are: exact for a fixed size, otherwise the most there can be.
         inputs: How many inputs are in all batches.
     """
 
@@ -34,7 +34,7 @@ class BatchPlanner(ABC):
 
     @abstractmethod
     def learn(self, report: Report) -> None:
-        """Take note of what has become of a batch."""
+        """Learn from the report of a batch."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Batch | None]:
@@ -42,11 +42,11 @@ class BatchPlanner(ABC):
 
 
 class _StatePlanner(BatchPlanner):
-    """A planner of what a state says is to be done."""
+    """A planner of the work that a state lists."""
 
     def __init__(self, run: Assignment, state: State, journal: Journal, losses: LostWorkers) -> None:
         self._run, self._state, self._journal = run, state, journal
-        # parts do not know each other's generation
+        # parts do not know each other's generation, so the names of their batches include the part
         mark = f"{run.storage.part.mark}-" if run.storage.part else ""
         self._prefix, self._failures = f"{journal.next_generation:06d}-{mark}", losses.failures
         self._changed = np.zeros(len(run.survey.keys), bool)
@@ -71,13 +71,13 @@ class _StatePlanner(BatchPlanner):
 
 @dataclass
 class Pace:
-    """What a run has learnt of its inputs, which later plans of it go on with.
+    """The facts that a run has learned about its inputs, for its later plans.
 
     Attributes:
         began: When the work began, by the monotonic clock.
-        seconds_per_input: As of the last batch; 0 before there is one.
-        largest_done: The inputs of the largest batch that is done.
-        number: That of the next batch.
+        seconds_per_input: As measured in the last batch; 0 before there is one.
+        largest_done: The number of inputs in the largest batch that is done.
+        number: The number of the next batch.
     """
 
     began: float = field(default_factory=time.monotonic)
@@ -87,12 +87,12 @@ class Pace:
 
 
 class Planner(_StatePlanner):
-    """The batches of what is to be done: the largest inputs first; inputs in shards, shard by shard.
+    """A planner for loose outputs: first inputs in shards, shard by shard, then others, the largest first.
 
-    Without a fixed size it starts with batches of one input, learns from their reports how long an input
-    takes, and makes batches long enough that dispatch and commit cost little, and small enough that
-    the work stays spread to the end and little is lost in a crash. As the first inputs may be quicker than
-    others, a batch is only some times as large as one that was done.
+    Without a fixed size, it starts with batches of one input and learns from their reports how long an input
+    takes. Then it makes batches large enough that dispatch and commit cost little, and small enough that the
+    work stays spread to the end and a crash loses little. Since the first inputs may be quicker than others,
+    no batch is more than `GROWTH` times as large as the largest one done before.
     """
 
     MOST_INPUTS = 50_000
@@ -113,10 +113,10 @@ class Planner(_StatePlanner):
         careful: bool = False,
         pace: Pace | None = None,
     ) -> None:
-        """Plan the inputs that `state` says are to be done.
+        """Plan the inputs that `state` lists as to be done.
 
-        If `careful`, begin with one input, while nobody knows whether the recipe works. `pace` is that of
-        an earlier plan of the same run.
+        If `careful`, begin with one input, because nobody knows yet whether the recipe works. `pace` comes
+        from an earlier plan of the same run.
         """
         super().__init__(run, state, journal, losses)
         found = run.survey
@@ -135,7 +135,7 @@ class Planner(_StatePlanner):
             first, second = _to_try(state.todo if self._stretches else apart, found.sizes)
             self._second = second_of(run, second)
             if not self._stretches and not self._size:
-                # a small one, since others wait for it
+                # a small input first, since the other batches wait for it
                 self._alone, apart = True, np.concatenate(([first], apart[apart != first]))
         self._order = np.concatenate((*self._stretches, apart))
         self.inputs = len(self._order)
@@ -150,7 +150,7 @@ class Planner(_StatePlanner):
     def _stretches_of(self, inputs: np.ndarray) -> Iterator[np.ndarray]:
         """Yield inputs that are read one after the other: those of a shard, the largest shard first.
 
-        Where there are few shards, those that can be read from any place are divided.
+        If there are few shards, divide those that can be read from any position.
         """
         found = self._run.survey
         at = found.at[inputs]
@@ -205,7 +205,7 @@ class Planner(_StatePlanner):
 
 
 def _together(inputs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """Sort inputs so that those of a range come together, where the first of them has come."""
+    """Sort inputs so that those of a range come together, in the position of the first of them."""
     _, first, range_of = np.unique(ranges, return_index=True, return_inverse=True)
     return inputs[np.argsort(first[range_of], kind="stable")]
 
@@ -226,7 +226,7 @@ def _divided(inputs: np.ndarray, starts: np.ndarray, shard: InputShard, parts: i
 
 
 def make_batch(name: str, run: Assignment, chosen: np.ndarray) -> Batch:
-    """Return some inputs of the list, by their numbers."""
+    """Return a batch of the inputs with these numbers in the list."""
     table, found = run.table, run.survey
     texts = [text for first, last in _runs(chosen) for text in table.texts(first, last + 1)]
     keys, sizes, times = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
@@ -245,12 +245,12 @@ def make_batch(name: str, run: Assignment, chosen: np.ndarray) -> Batch:
 
 
 def second_of(run: Assignment, index: int) -> Batch:
-    """Return an input that is tried when another one has failed."""
+    """Return a batch of one input, to be tried if another input fails."""
     return replace(make_batch(SECOND_NAME, run, np.array([index])), one_by_one=True, trial=True)
 
 
 def _to_try(inputs: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:
-    """Choose two inputs far from each other, and not among the large ones, so that the result comes soon."""
+    """Choose two inputs far from each other, neither of them large, so that the result comes soon."""
     some = np.sort(inputs)
     small = some[(sizes[some] >= 0) & (sizes[some] <= np.median(sizes[some]))]
     return (int(small[0]), int(small[-1])) if len(small) > 1 else (int(some[0]), int(some[-1]))
@@ -265,9 +265,9 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 class GroupPlanner(_StatePlanner):
-    """The batches of groups that have something to be done, the largest first.
+    """A planner for shards: each group with something to do is a batch, the largest first.
 
-    What else is in the shards of the group comes along, so that they can be made again.
+    A batch also says what else is in the shards of its group, so that they can be made again.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is known
@@ -281,13 +281,13 @@ class GroupPlanner(_StatePlanner):
         *,
         careful: bool = False,
     ) -> None:
-        """Plan what `state` says is to be done, and leave out the inputs with `dropped` keys."""
+        """Plan the work that `state` lists, and remove the inputs with `dropped` keys from their shards."""
         super().__init__(run, state, journal, losses)
         self._groups = groups
         positions = groups.ranks(run.survey.keys)
         self._input_at = np.full(len(groups.keys), -1, "i8")
         self._input_at[positions] = np.arange(len(positions))
-        # asked for once: a group may be a single input, and there may be millions of those
+        # found once for all groups: a group may be a single input, and there may be millions of those
         self._entries = journal.find(groups.keys)
         self._todo = self._first_of_each(np.sort(positions[state.todo]), losses.size)
         self._dropped = np.sort(groups.ranks(dropped))
@@ -297,7 +297,7 @@ class GroupPlanner(_StatePlanner):
         self._careful = careful
 
     def _largest_first(self) -> np.ndarray:
-        """Return the groups with something to do; those of nearly the same size stay in order."""
+        """Return the groups with something to do, largest first; those of similar size stay in order."""
         of_todo, of_dropped = map(self._groups.groups_of, (self._todo, self._dropped))
         numbers = np.unique(np.concatenate((of_todo, of_dropped, self._renewed)))
         sizes = np.maximum(self._run.survey.sizes[self._input_at[self._todo]], 0)
@@ -316,7 +316,7 @@ class GroupPlanner(_StatePlanner):
                 others = self._state.todo[self._run.survey.keys[self._state.todo] != batch.keys[0]]
                 batch = replace(batch, second=second_of(self._run, int(others[-1])))
             yield replace(batch, waits_for_verdict=self._careful and not first)
-            # one that only leaves something out shows nothing
+            # a batch that only removes inputs does not test the recipe
             first = first and not len(batch)
 
     def _batch(self, number: int) -> Batch:
@@ -338,7 +338,7 @@ class GroupPlanner(_StatePlanner):
         return replace(self._batch_of(number, self._input_at[todo]), group=group)
 
     def _members_of_group(self, number: int, dropped: np.ndarray) -> tuple[list[GroupMember], list[str]]:
-        """Return what inputs of a group have in its shards, and these shards."""
+        """Return the inputs of a group that already have outputs in its shards, and these shards."""
         journal, groups = self._journal, self._groups
         members = groups.members(number)
         first = members.start
@@ -352,7 +352,7 @@ class GroupPlanner(_StatePlanner):
         for rank, (head, rows) in zip(there.tolist(), journal.rows_of_each(entries[there]), strict=True):
             at = len(head.columns)
             found = dict.fromkeys(shard_of(row[at])[0] for row in rows if row[at])
-            # what a run with loose files has made stays where it is
+            # outputs that an earlier run stored as loose files stay where they are
             if all(found):
                 shards |= found
                 if rank not in gone:
@@ -363,7 +363,7 @@ class GroupPlanner(_StatePlanner):
         return kept, [*shards]
 
     def _with_columns(self, member: GroupMember) -> GroupMember:
-        """Return a member with the columns of the list, where shards may have begun before all were known."""
+        """Return a member with all columns of the list; its shard may be from before all were known."""
         columns = tuple(self._run.job.header)
         if self._groups.first is None or member.head.columns == columns:
             return member

@@ -1,4 +1,4 @@
-"""What a run says, removes and keeps before its work begins."""
+"""What a run announces, removes and stores before its work begins."""
 
 from dataclasses import replace
 
@@ -22,9 +22,9 @@ from splitter.text.show import show_count, show_names
 
 
 def clear(run: Assignment, decision: Decision, journal: Journal, display: Display) -> Decision:
-    """Say what is removed, and remove it; returns the decision by the records that are left.
+    """Announce what is to be removed, and remove it; return the decision for the records that are left.
 
-    Removal goes through the same records as everything else.
+    A removal is committed in a record, like everything else.
     """
     if decision.pruned:
         option, where = ("--fresh", "") if run.options.fresh else ("--prune", " no longer in the list")
@@ -45,7 +45,7 @@ def clear(run: Assignment, decision: Decision, journal: Journal, display: Displa
 def announce(
     run: Assignment, decision: Decision, journal: Journal, progress: Progress, display: Display
 ) -> None:
-    """Say what will be done, before it is done; loudly where finished work is done again."""
+    """Announce the work before it begins; if finished work will be redone, say so even with --quiet."""
     _tell_damage(run, decision, journal, display)
     if run.advice:
         display.warn(run.advice)
@@ -68,7 +68,7 @@ def _tell_changes(decision: Decision, display: Display) -> None:
 
 
 def _tell_failed(run: Assignment, decision: Decision, journal: Journal, display: Display) -> None:
-    """Say why inputs that failed are tried again, though nobody asked for it."""
+    """Say why failed inputs are tried again without --retry-failed."""
     tried = np.intersect1d(decision.state.todo, decision.state.stale)
     tried = tried[journal.status(decision.state.entries[tried]) == FAILED]
     if len(tried) and not run.options.retry_failed:
@@ -77,7 +77,7 @@ def _tell_failed(run: Assignment, decision: Decision, journal: Journal, display:
 
 
 def _why(run: Assignment, decision: Decision, journal: Journal, changed: np.ndarray) -> str:
-    """Return what has changed, in brackets, unless that was said of all inputs."""
+    """Return what has changed, in parentheses, unless that was already said for all inputs."""
     return "" if decision.changes else f" ({'; '.join(changed_inputs(run, journal, changed))})"
 
 
@@ -103,7 +103,7 @@ def _tell_damage(run: Assignment, decision: Decision, journal: Journal, display:
 
 
 def _named(run: Assignment, journal: Journal, entries: np.ndarray) -> tuple[str, str]:
-    """Return how many inputs there are, and the first few of them, for a message."""
+    """Return the number of some inputs, and the first few of their names, for a message."""
     names = journal.listed(entries[:NAMES_SHOWN], run.table.column)
     return show_count(len(entries), "input"), show_names(names, len(entries))
 
@@ -127,13 +127,13 @@ def why_no_inputs(tally: RowTally) -> str:
 
 
 def begin(run: Assignment, decision: Decision, journal: Journal, progress: Progress) -> None:
-    """Keep what tells a later run, and other commands, what this one is about; once."""
+    """Store what later runs and other commands need to know about this run, once."""
     if progress.is_begun:
         return
     storage = run.storage
     if decision.replaces:
         take_away(storage)
-    # before the list: a death in between makes a manifest with too little in it, never with too much
+    # before the list: if the run dies in between, a manifest may lack rows, but never has wrong ones
     keep_stale(storage, journal, decision.state.entries[decision.state.stale])
     note_how(storage, run.how, decision.earlier)
     if run.options.keep is not None:
@@ -146,10 +146,10 @@ def begin(run: Assignment, decision: Decision, journal: Journal, progress: Progr
 
 
 def _note_unsynced(run: Assignment, decision: Decision, journal: Journal) -> None:
-    """Note, before the first batch, what a power cut may take from now on."""
+    """Note, before the first batch, which outputs a power cut may destroy from now on."""
     before = decision.unsynced
     damaged = bool(len(damaged_still(journal, decision.damaged, decision.generation)))
-    # where only a part of the list is known, there may be more to do
+    # if only a part of the list is known, there may be more to do
     has_work = len(decision.state.todo) or run.listed.is_part
     if has_work and not run.job.durable and run.job.sink.divisible:
         noted_now(run.storage, decision.generation, before, lost=damaged)

@@ -1,4 +1,4 @@
-"""Why inputs are done again, in words: which column, label or file is not as it was."""
+"""Why inputs are redone, in words: which column, label or file has changed."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _LONGEST_VALUE = 40
 
 
 def changed_columns(run: Assignment, journal: Journal, entries: np.ndarray) -> list[str]:
-    """Return which columns of the list are other ones than when these inputs were done."""
+    """Return which columns were added to the list, removed or moved since these inputs were done."""
     there = run.table.header
     all_new: dict[str, None] = {}
     all_gone: dict[str, None] = {}
@@ -41,7 +41,7 @@ def _together(names: list[str], what: str) -> list[str]:
 
 
 def changed_inputs(run: Assignment, journal: Journal, indexes: np.ndarray) -> list[str]:
-    """Return the first of some changed inputs, and which label or file of each is another one."""
+    """Return the first few of some changed inputs, each with the labels or the file that changed."""
     more = ["…"] if len(indexes) > INPUTS_SHOWN else []
     return [*_changed(run, journal, indexes[:INPUTS_SHOWN]), *more]
 
@@ -56,7 +56,7 @@ def _changed(run: Assignment, journal: Journal, indexes: np.ndarray) -> Iterator
             for name, value in zip(run.table.header, now[0], strict=True)
             if value != before.get(name, value)
         ]
-        # of an input with several rows, the others may have changed, too
+        # if an input has several rows, the others may have changed, too
         file = "its file" if len(now) == 1 else "its file or its rows"
         yield f"{one_line(run.table.listed(index))}: {', '.join(labels) or file}"
 

@@ -1,4 +1,4 @@
-"""Find out the columns of a dataset's tables by trying inputs, without storing anything."""
+"""Find the columns of a dataset's tables by trying inputs, without storing their outputs."""
 
 import contextlib
 import dataclasses
@@ -16,11 +16,11 @@ MORE_EACH_TIME = 8
 
 
 def try_inputs(run: Assignment, chosen: np.ndarray, *, careful: bool = False) -> Tried | None:
-    """Return the first of some inputs that gives a file, in the order of the list; None if none does.
+    """Return the result of the first of some inputs that makes a file; None if none does.
 
-    The first one is tried alone. If it gives none, the next few are given to one worker, then more at a time.
-    An input that ends the whole worker is left out. Raises RunStopped when no input can be done, and if
-    `careful` when the first and the last fail alike in the recipe's code.
+    The first input is tried alone. If it makes no file, one worker gets the next few, then more at a time.
+    An input that kills its worker is skipped. Raise RunStopped if no input can be done, or, if `careful`, if
+    the first and the last input fail in the same way in the recipe's code.
     """
     start, size = 0, 1
     while start < len(chosen):
@@ -40,9 +40,9 @@ def try_inputs(run: Assignment, chosen: np.ndarray, *, careful: bool = False) ->
 
 
 def choose_columns(run: Assignment, chosen: np.ndarray, *, careful: bool = False) -> OutputColumns | None:
-    """Return the columns of a dataset's tables: those of an earlier run, or what a trial shows.
+    """Return the columns of a dataset's tables: those of an earlier run, or else those that a trial finds.
 
-    They stay as long as inputs are processed in the same way. None if no input gives a file.
+    They stay as long as inputs are processed in the same way. Return None if no input makes a file.
     """
     job = run.job
     earlier = stored_columns(job.storage, job.marks.seed)
@@ -58,7 +58,7 @@ def choose_columns(run: Assignment, chosen: np.ndarray, *, careful: bool = False
 
 
 def _keep(job: Job, columns: OutputColumns) -> OutputColumns:
-    """Store the columns, unless another part of the run has stored some meanwhile."""
+    """Store the columns, unless another part of the run stored some meanwhile; return those stored."""
     storage = job.storage
     with storage.gate() if storage.part else contextlib.nullcontext():
         columns = stored_columns(storage, job.marks.seed) or columns

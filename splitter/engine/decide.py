@@ -1,6 +1,6 @@
-"""What a run has to do, what stays, and what goes: the list held against the commit records.
+"""What a run has to do, what stays and what is removed: the list compared with the commit records.
 
-Nothing here writes or prints, so that `splitter run` and `splitter plan` decide alike.
+Nothing here writes or prints, so that `splitter run` and `splitter plan` decide in the same way.
 """
 
 from collections.abc import Callable
@@ -35,10 +35,10 @@ class State:
         entries: For each input of the list its entry in the journal, or -1.
         todo: New, changed, or to be tried again.
         changed: Those of `todo` that were finished before.
-        stale: All that have something from before a change, also those that a limit leaves for later.
-        unreadable: Finished before and cannot be read now: they keep what they have.
+        stale: All that have an entry from before a change, including those that a limit leaves for later.
+        unreadable: Finished before, but not readable now: they keep their outputs.
         gone: Entries whose inputs are no longer in the list.
-        renewed: In shards that began before all columns were known: made once more of what is in them.
+        renewed: In shards from before all columns were known, which are made again from their contents.
     """
 
     entries: np.ndarray
@@ -55,19 +55,19 @@ class Decision:
     """The work of a run, and what it removes first.
 
     Attributes:
-        generation: Its number: what it commits has this one or a higher one.
-        state: What is to be done once `forgotten` is gone.
+        generation: The run's number; all that it commits has this number or a higher one.
+        state: The work that is left once the entries in `forgotten` are gone.
         removed: The entries that --fresh or --prune removes.
         pruned: How many of them have outputs.
         displaced: The entries of inputs whose outputs are in shards of another sink, which cannot stay.
-        forgotten: Those of both that are removed before the work.
-        dropped: The keys of inputs whose samples go when their shards are made again.
-        damaged: The keys of inputs whose outputs are damaged or gone, and made again.
-        once_more: Those, and the keys of inputs whose outputs were dropped and are needed again.
+        forgotten: Those entries of `removed` and `displaced` that are removed before the work.
+        dropped: The keys of inputs whose samples are removed when their shards are made again.
+        damaged: The keys of inputs whose outputs are damaged or missing, and are made again.
+        once_more: The keys in `damaged`, and those of inputs whose dropped outputs are needed again.
         unsynced: Which outputs of earlier runs may not be on disk.
-        earlier: In which other ways the outputs were made that may stay for now.
-        changes: In words, what is processed in another way than before, and which columns are new or gone.
-        replaces: Whether tables of before would be wrong while the run is at work.
+        earlier: The other ways in which outputs that may stay for now were made.
+        changes: In words, how processing differs from before, and which columns are new or gone.
+        replaces: Whether the old tables would be wrong while the run is at work.
     """
 
     generation: int
@@ -97,10 +97,10 @@ def decide(
     *,
     needed: np.ndarray = NOTHING,
 ) -> Decision:
-    """Decide what a run does, by what is committed; refuse what must not be done.
+    """Decide what a run does, given what is committed; refuse what must not be done.
 
-    The journal is as `recover` leaves it, or will leave it. `tell` hears what takes long, before it begins.
-    `needed` are the keys of inputs whose outputs were dropped, and which are needed again.
+    The journal is as `recover` leaves it, or will leave it. `tell` is called before anything that takes long.
+    `needed` has the keys of inputs whose outputs were dropped, but are needed again.
     """
     options, storage = run.options, run.storage
     if storage.exists(PIPELINE.name):
@@ -147,7 +147,7 @@ def decide(
         unsynced=unsynced,
         earlier=earlier if stays else [],
         changes=what_changed(run.how, earlier) + changed_columns(run, left, state.entries[state.changed]),
-        # where shards are made again, also what was good is in another place then
+        # when a shard is made again, unchanged outputs in it move, too
         replaces=bool(len(removed) or len(displaced) or (redone and len(state.todo)) or len(state.renewed)),
     )
 
@@ -155,8 +155,8 @@ def decide(
 def compare(run: Assignment, journal: Journal, damaged: np.ndarray, generation: int) -> State:
     """Compare the list with what is committed.
 
-    Inputs whose keys are `damaged`, and with --retry-failed those that failed, are to be done once more,
-    though nothing changed, unless this generation has done so.
+    Inputs whose keys are `damaged`, and with --retry-failed those that failed, are to be done again although
+    nothing changed, unless this generation has already done so.
     """
     found, asked = run.survey, run.first_inputs
     entries = journal.find(found.keys)
@@ -172,7 +172,7 @@ def compare(run: Assignment, journal: Journal, damaged: np.ndarray, generation: 
         again = np.union1d(again, failed[journal.is_older(failed, generation)])
     finished = (status == DONE) | (status == SKIPPED)
     narrow = _narrow(run, journal, entries)
-    # a column that comes later may be what such an input failed without
+    # such an input may have failed for lack of a column that came later
     once_more = np.isin(entries, again) | (narrow & (status == FAILED))
     unreadable = finished & (~same | once_more) & (found.sizes < 0)
     todo = ~same & ~unreadable
@@ -193,7 +193,7 @@ def compare(run: Assignment, journal: Journal, damaged: np.ndarray, generation: 
 
 
 def _narrow(run: Assignment, journal: Journal, entries: np.ndarray) -> np.ndarray:
-    """Return which inputs have rows with other columns than the list, as in shards that were made early."""
+    """Return which inputs have rows with other columns than the list has, as in shards made early."""
     narrow = np.zeros(len(entries), bool)
     if run.groups is not None and run.groups.first is not None and not run.listed.is_part:
         columns, there = tuple(run.job.header), entries >= 0
@@ -210,7 +210,7 @@ def damaged_still(journal: Journal, damaged: np.ndarray, generation: int) -> np.
 
 
 def in_shards(journal: Journal, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
-    """Return which entries have outputs in shards, or in those of another kind."""
+    """Return which entries have outputs in shards, or with `other_than`, in shards with another suffix."""
     names = journal.outputs_of_each(entries)
     shards = ((shard_of(one[0])[0] if one else "") for one in names)
     return np.fromiter((bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool)
@@ -223,7 +223,7 @@ def _in_other_shards(run: Assignment, journal: Journal) -> np.ndarray:
 
 
 def _removed(run: Assignment, journal: Journal) -> tuple[np.ndarray, np.ndarray]:
-    """Return the entries that --fresh or --prune removes, and which of them share a shard with what stays."""
+    """Return the entries that --fresh or --prune removes, and those to leave out of shards made again."""
     nothing = np.empty(0, "i8")
     if not (run.options.fresh or run.options.prune):
         return nothing, nothing
@@ -236,24 +236,24 @@ def _removed(run: Assignment, journal: Journal) -> tuple[np.ndarray, np.ndarray]
 def _damaged(
     run: Assignment, journal: Journal, unsynced: Unsynced | None, tell: Callable[[str], None]
 ) -> np.ndarray:
-    """Return the keys of inputs whose outputs are not as they were written, as far as that is looked at."""
+    """Return the keys of inputs whose outputs are damaged or missing, as far as this run checks that."""
     entries = np.empty(0, "i8")
     if run.options.fresh:
         pass
     elif run.options.repair:
-        # it loads what reads sound
+        # imported here, since it loads libraries for sound
         from splitter.verification.check import damaged_entries
 
         tell("--repair: reading all outputs")
         entries = damaged_entries(run.storage, journal, run.survey.keys)
     elif unsynced and unsynced.is_restarted and not run.storage.exists(DROPPED.name):
-        # of dropped files it is known which are needed
+        # if files were dropped on purpose, `needed` says which to make again
         entries = unsynced.lost(run.storage, journal)
     return journal.entries["key"][entries]
 
 
 def _refuse_another_layout(run: Assignment, journal: Journal, before: dict[str, Any]) -> None:
-    """Refuse to give inputs other folders, which may be those that other inputs have still."""
+    """Refuse to give inputs other folders, which may still belong to other inputs."""
     name = "keep_extension"
     if journal.any_outputs and before.get(name, run.how[name]) != run.how[name]:
         was = "with" if before[name] else "without"
@@ -264,7 +264,7 @@ def _refuse_another_layout(run: Assignment, journal: Journal, before: dict[str, 
 
 
 def _refuse_to_lose_shards(run: Assignment, journal: Journal, sinks: set[Any]) -> None:
-    """Refuse to change the sink where inputs would lose what cannot be made again."""
+    """Refuse to change the sink if this would lose outputs that cannot be made again."""
     found = run.survey
     entries = journal.find(found.keys)
     gone = journal.others(entries)[: 0 if run.options.prune else None]
@@ -283,7 +283,7 @@ def _refuse_to_lose_shards(run: Assignment, journal: Journal, sinks: set[Any]) -
 
 
 def refuse_samples_without_rows(run: Assignment, journal: Journal) -> None:
-    """Refuse a list without inputs that shards hold samples of: readers of a shard take all that is in it."""
+    """Refuse a list that lacks inputs with samples in shards: readers of a shard take all samples in it."""
     gone = journal.with_outputs(journal.others(journal.find(run.survey.keys)))
     gone = gone[in_shards(journal, gone)]
     if not len(gone):

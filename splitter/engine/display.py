@@ -1,4 +1,4 @@
-"""What a run prints: notes, how far it is, a summary at the end."""
+"""What a run prints: notes, progress, a summary at the end."""
 
 import os
 import shlex
@@ -39,10 +39,10 @@ LONGEST_EXAMPLE = 200
 
 
 class Display:
-    """Prints to the standard error stream; when it is quiet, errors and what must not be missed."""
+    """The output of a run on the standard error stream; if quiet, only what must not be missed."""
 
     def __init__(self, *, quiet: bool = False, announces: bool = True, progress: str = "auto") -> None:
-        """Print nothing yet. `announces`: say first how much there is to do. `progress`: of --progress."""
+        """Print nothing yet; `announces`: say first how much there is to do; `progress`: as in --progress."""
         self.quiet, self._announces, self._progress = quiet, announces, progress
         self.view: View | None = None
         self._snapshot = Snapshot(0, 0)
@@ -60,16 +60,16 @@ class Display:
             self.error(text)
 
     def say_meanwhile(self, text: str) -> None:
-        """Print what is waited for, if somebody looks on: a log, and a refusal, do not need the line."""
+        """Print what the run is waiting for, if somebody watches; a log or a refusal does not need it."""
         if sys.stderr.isatty() or is_notebook():
             self.say(text)
 
     def warn(self, text: str) -> None:
-        """Print a line that should not be missed."""
+        """Print a note, unless quiet."""
         self.say(f"note: {text}")
 
     def alert(self, text: str) -> None:
-        """Print a line that must not be missed, quiet or not."""
+        """Print a note that must not be missed, quiet or not."""
         self.error(f"note: {text}")
 
     def error(self, text: str) -> None:
@@ -81,14 +81,14 @@ class Display:
             sys.stderr.flush()
 
     def start(self, *, inputs: int, size: int, done: int = 0) -> None:
-        """Begin to show progress towards so many inputs more of so many bytes; at first, say how many."""
+        """Begin to show progress towards this many more inputs; the first time, say their number and size."""
         self.stop()
         self._snapshot = Snapshot(done + inputs, done, recorded_before=self._snapshot.work.recorded)
         if not done and self._announces:
             self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
 
     def update(self, work: "WorkCounts", status: str = "") -> None:
-        """Show what is done so far, and what it is done on."""
+        """Show what is done so far; `status` says where, such as on which nodes."""
         self._wait_for_first(done=work.inputs > 0)
         self._snapshot = replace(self._snapshot, work=work, status=status)
         self.view = self.view or self._opened()
@@ -96,7 +96,7 @@ class Display:
             self.view.show(self._snapshot)
 
     def _opened(self) -> View | None:
-        """Return the view that fits; quiet, there is none but that for programs."""
+        """Return the view that fits; if quiet, only the one for programs remains."""
         if self._progress == "json":
             return JsonLines()
         if self.quiet:
@@ -106,7 +106,7 @@ class Display:
         return LiveLine(self._snapshot) if sys.stderr.isatty() else PlainLines(self.say, self._snapshot.began)
 
     def _wait_for_first(self, *, done: bool) -> None:
-        """Have it said when the first input takes long. It brings a thread, as the live line does."""
+        """Print a line if the first inputs take long. This starts a thread, as the live line does."""
         if done and self._patience:
             self._patience.cancel()
         elif not done and not self._patience:
@@ -116,7 +116,7 @@ class Display:
             self._patience.start()
 
     def stop(self) -> None:
-        """Take away what moves."""
+        """End the live display."""
         if self._patience:
             self._patience.cancel()
             if self._patience.is_alive():
@@ -128,7 +128,7 @@ class Display:
             self.view = None
 
     def summary(self, summary: "Summary", *, next_step: bool = True) -> None:
-        """Print the lines at the end, the last of which is the next step unless that was said."""
+        """Print the lines at the end; without `next_step`, leave out the last one, which names it."""
         self.stop()
         if self._progress == "json":
             write_event("end", summary.fields())
@@ -141,7 +141,7 @@ class Display:
 
 
 def summary_lines(summary: "Summary") -> list[str]:
-    """Return what was done, where it is, what else is there, what to do next."""
+    """Return the lines at the end: what was done, where it is, what else is there, what to do next."""
     work = summary.work
     of_part = f" of {summary.part}" if summary.part else ""
     counts = [f"{summary.done:,} of {show_count(summary.inputs, 'input')}{of_part} done"]
@@ -172,7 +172,7 @@ def summary_lines(summary: "Summary") -> list[str]:
 
 
 def _sound(summary: "Summary") -> list[str]:
-    """Say how much of the recordings is in the outputs."""
+    """Return the line that says how much of the recordings is in the outputs, if there is sound."""
     sound = summary.sound
     if sound is None:
         return []
@@ -182,13 +182,13 @@ def _sound(summary: "Summary") -> list[str]:
 
 
 def _keep(summary: "Summary") -> list[str]:
-    """Say how many outputs --keep keeps."""
+    """Return the line that says how many outputs --keep keeps."""
     keep = summary.keep
     return [f"--keep: {keep.kept:,} of {show_count(keep.outputs, 'output')} kept"] if keep else []
 
 
 def _not_listed(summary: "Summary") -> list[str]:
-    """Name outputs of inputs that are no longer in the list, also if a condition left them out."""
+    """Return the line on outputs of inputs that are no longer in the list, or that a condition left out."""
     if not summary.gone:
         return []
     are = "is" if summary.gone == 1 else "are"
@@ -200,7 +200,7 @@ def _not_listed(summary: "Summary") -> list[str]:
 
 
 def _of_tally(tally: "RowTally") -> list[str]:
-    """Count the rows that were left out or did not match."""
+    """Return the counts of rows that were left out or did not match."""
     found = [f"{show_count(tally.left_out, 'row')} left out by --where"] if tally.left_out else []
     if tally.unlabelled:
         found.append(f"{show_count(tally.unlabelled, 'input')} without labels")
@@ -273,7 +273,7 @@ def as_typed(output: str) -> str:
 
 
 def first_failure(summary: "Summary") -> str:
-    """Return the first input that failed and why, in brackets; nothing if there is none."""
+    """Return the first input that failed and why, in parentheses; nothing if there is none."""
     first = show_failure(*summary.first_failure) if summary.first_failure else ""
     return f" (first: {_example(first)})" if first else ""
 

@@ -1,6 +1,6 @@
 """Entry points of a run: `run` for Python, `run_dataset` for the command line.
 
-This module is imported with the package, so what is heavy is imported when a run begins.
+This module is imported with the package, so heavy modules are imported only when a run begins.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
 
     refuse_no_dataset(dataset)
     checked = RunOptions.of(options)
-    # the DataFrame says what it came to
+    # the DataFrame has the numbers
     with Display(quiet=checked.quiet, announces=False, progress=checked.progress) as display:
         summary = run_dataset(dataset, output, checked, display)
     if summary.stopped:
@@ -48,7 +48,7 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
 
 
 def refuse_no_dataset(dataset: object) -> None:
-    """Refuse what is no dataset, such as a class or a list."""
+    """Refuse anything but a dataset, such as a class or a list."""
     from splitter.dataset import ProcessorDataset
 
     if isinstance(dataset, type):
@@ -64,7 +64,7 @@ def refuse_no_dataset(dataset: object) -> None:
 def run_dataset(
     dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
 ) -> "Summary":
-    """Run, and return numbers and paths. Raises Refused before any work, Interrupted at a signal."""
+    """Run, and return numbers and paths; raise Refused before any work, or Interrupted at a signal."""
     with saying_so():
         with quick_imports():
             from splitter.engine.assignment import read_request
@@ -84,7 +84,7 @@ def assemble(
     others: Sequence[str] | None = None,
     tell: "Callable[[str], None] | None" = None,
 ) -> "Summary":
-    """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
+    """Make manifest.csv and errors.csv from what is committed; process nothing."""
     from splitter.engine.finish import assemble_manifest
 
     with made_storage(output) as storage:
@@ -128,7 +128,7 @@ def verify(
 
 
 def refuse_windows() -> None:
-    """Refuse Windows itself."""
+    """Refuse Windows, except in WSL."""
     if sys.platform == "win32":
         raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
 
@@ -145,7 +145,7 @@ def made_storage(output: str | os.PathLike[str]) -> "Iterator[Storage]":
 
 
 def output_folder(output: str | os.PathLike[str]) -> str:
-    """Return the output folder as text."""
+    """Return the output folder as text; refuse anything that cannot name one."""
     try:
         folder = os.fsdecode(output)
     except TypeError:

@@ -1,6 +1,6 @@
-"""The end: manifest.csv and errors.csv from what is committed.
+"""The end: manifest.csv and errors.csv, made from what is committed.
 
-After a run, and for `splitter manifest` and `splitter split`, which process nothing.
+This is for the end of a run, and for `splitter manifest` and `splitter split`, which process nothing.
 """
 
 import contextlib
@@ -50,9 +50,9 @@ def finish(  # noqa: PLR0913 - what the commands know
     compact: bool = True,
     unreadable: int = 0,
 ) -> KeepTally | None:
-    """Write the tables, forget what only matters before they are complete, and merge the records.
+    """Write the tables, remove notes that only matter until these are complete, and merge the records.
 
-    Return what --keep keeps of loose files.
+    Return how many loose files --keep keeps; None for shards.
     """
     tables = write_tables(storage, journal, input_status, header, others=others)
     advice = tables.advice()
@@ -66,7 +66,7 @@ def finish(  # noqa: PLR0913 - what the commands know
     if compact:
         listed = input_status.entries[input_status.entries >= 0]
         journal.compact(np.concatenate((listed, input_status.gone)))
-    # what shards do not keep is in none of them
+    # shards hold nothing but what is kept
     return None if "keep" in how_before(storage)[0] else tables.keep_tally
 
 
@@ -76,7 +76,7 @@ def finish(  # noqa: PLR0913 - what the commands know
 def finish_run(
     run: Assignment, decision: Decision, journal: Journal, progress: Progress, display: Display
 ) -> Summary:
-    """Bring the tables together from what is committed; a fault of the storage only ends the run early."""
+    """Make the tables from what is committed; a failure of the storage only ends the run early."""
     storage, problems, fault = run.storage, progress.problems, ""
     # fields of the summary
     found: dict[str, Any] = {}
@@ -84,7 +84,7 @@ def finish_run(
         journal.recover()
         _spare_unreadable(run, journal, problems.unreadable)
     except StorageError as error:
-        # the disk is full: what is committed still counts
+        # the disk may be full: what is committed still counts
         fault = str(error)
     journal.load()
     progress.count_committed(run, decision, journal)
@@ -93,7 +93,7 @@ def finish_run(
     try:
         if not (fault or progress.is_interrupted):
             _sync_all(run, decision, journal)
-            # before the records that it reads are merged
+            # before `finish` merges the records that this reads
             found["sound"] = _sound_made(run, decision, journal)
         found["gone_names"] = input_status.first_gone(journal, run.table.column)
         found["first_failure"] = (
@@ -126,7 +126,7 @@ def _summary(
     input_status: InputStatus,
     **others: Any,  # noqa: ANN401 - the other fields
 ) -> Summary:
-    """Return what a run, or a part of one, says of itself."""
+    """Return the summary of a run, or of a part of one."""
     problems, at_first = progress.problems, decision.state.unreadable
     names = [run.table.listed(int(index)) for index in at_first[:NAMES_SHOWN]]
     names += problems.unreadable_names
@@ -149,7 +149,7 @@ def _summary(
 
 
 def _spare_unreadable(run: Assignment, journal: Journal, unreadable: list[int]) -> None:
-    """Let inputs that could not be read keep their rows, though they may be others now."""
+    """Let inputs that could not be read keep their rows, although they may have changed."""
     if unreadable:
         journal.load()
         stale = InputStatus.of(run.storage, journal, run.survey.keys).entries_with(STALE)
@@ -158,7 +158,7 @@ def _spare_unreadable(run: Assignment, journal: Journal, unreadable: list[int]) 
 
 
 def _sync_all(run: Assignment, decision: Decision, journal: Journal) -> None:
-    """Leave nothing that a power cut could take: outputs are synced before tables that name them."""
+    """Sync all outputs before the tables that name them are written, so that a power cut loses nothing."""
     if not (Unsynced.noted(run.storage) and run.storage.sync_all()):
         return
     if not len(damaged_still(journal, decision.damaged, decision.generation)):
@@ -168,7 +168,7 @@ def _sync_all(run: Assignment, decision: Decision, journal: Journal) -> None:
 def _first_failure(
     run: Assignment, journal: Journal, input_status: InputStatus, tried: np.ndarray
 ) -> tuple[str, str] | None:
-    """Return the first input of the list that failed, and why; one that this run tried, if there is any."""
+    """Return the first input of the list that failed, and why; preferably one that this run tried."""
     failed = input_status.status == FAILED
     if run.mine is not None:
         failed &= run.mine
@@ -178,7 +178,7 @@ def _first_failure(
 
 
 def _sound_made(run: Assignment, decision: Decision, journal: Journal) -> OutputTally | None:
-    """Add up the sound that this run has cut, and what it has made of it; None if rows do not tell."""
+    """Add up the sound that this run read and the sound it made from that; None if rows do not say."""
     entries = journal.find(run.survey.keys[decision.state.todo])
     entries = entries[entries >= 0]
     entries = entries[~journal.is_older(entries, decision.generation)]
@@ -204,7 +204,7 @@ def _sound_made(run: Assignment, decision: Decision, journal: Journal) -> Output
 
 
 def _note_what_it_took(storage: Storage, progress: Progress) -> None:
-    """Keep it for the report: what is published has no clock."""
+    """Store the run's duration and counts for the report: published files contain no times."""
     counts = progress.counts
     if counts.inputs:
         seconds = round(time.monotonic() - progress.began, 3)
@@ -212,13 +212,13 @@ def _note_what_it_took(storage: Storage, progress: Progress) -> None:
         if counts.recorded:
             took["sound_seconds"] = round(counts.recorded, 3)
         with contextlib.suppress(OSError):
-            # a copy of the folder has another time
+            # in a copy of the folder, run.json has another time
             took["noted"] = os.stat(storage.path(RUN.name)).st_mtime_ns
         LAST_RUN.save(storage, took)
 
 
 def _has_manifest(storage: Storage) -> bool:
-    # a store that does not answer has been complained of already
+    # a store that does not answer was already reported
     with contextlib.suppress(StorageError):
         return storage.exists(MANIFEST)
     return False
@@ -240,10 +240,10 @@ def assemble_manifest(
     change: Callable[[Row, str], None] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Summary:
-    """Bring manifest.csv and errors.csv together from what is committed; nothing is processed.
+    """Make manifest.csv and errors.csv from what is committed; process nothing.
 
-    `others` names the files that are wanted beside them. `change` is called before they are written, with the
-    columns of the manifest, and which of them has the paths; `tell` afterwards, if there is advice to give.
+    `others` names the files to write beside them. `change` is called before they are written, with the
+    columns of the manifest and the name of the one with the paths; `tell` afterwards, if there is advice.
     """
     began = time.monotonic()
     if not storage.is_output():
@@ -260,7 +260,7 @@ def assemble_manifest(
             change(columns_of(journal, input_status.entries[input_status.entries >= 0], header), path_column)
         failure = journal.first_failure(input_status.entries_with(FAILED), path_column)
         gone_names = input_status.first_gone(journal, path_column)
-        # a skipped input has neither
+        # a skipped input has no outputs, and so no bytes
         made = journal.entries[input_status.entries_with(DONE)]
         keep = finish(storage, journal, input_status, header, others=others, tell=tell)
         return Summary.of(
@@ -281,13 +281,13 @@ def split_manifest(
 ) -> tuple[SplitRule, bool]:
     """Give the manifest a column `split`, now and whenever it is made again.
 
-    Return the rule with the groups that it assigned, and whether an earlier split has assigned them.
+    Return the rule with the groups that it assigned, and whether an earlier split had assigned them.
 
     Args:
         storage: The output folder.
-        rule: What is asked for; its `by` is empty if the groups are to be those of the recordings.
-        label: A column that the report will ask for.
-        rebalance: Whether to assign groups again that are in a split already.
+        rule: The requested rule; its `by` is empty if all pieces of a recording are to be a group.
+        label: A column that the caller will show counts for.
+        rebalance: Whether to assign groups again that are already in a split.
     """
     stays = False
 
@@ -315,14 +315,14 @@ def split_manifest(
 
 
 def _split_before(storage: Storage) -> SplitRule | None:
-    """Return the rule of an earlier split; a damaged one is replaced."""
+    """Return the rule of an earlier split, if any; a damaged one does not count, and is replaced."""
     with contextlib.suppress(StorageError):
         return SplitRule.stored(storage)
     return None
 
 
 def unsplit_manifest(storage: Storage) -> None:
-    """Take the column `split` out of the manifest."""
+    """Remove the column `split` from the manifest."""
 
     def change(*_: object) -> None:
         storage.remove([RULE.name])

@@ -1,4 +1,4 @@
-"""Find the input that ends its worker, by retrying lost batches in smaller pieces."""
+"""Find the input that kills its worker, by retrying lost batches in smaller pieces."""
 
 from splitter.errors import Crashed
 from splitter.worker.messages import Failure
@@ -7,8 +7,8 @@ from splitter.worker.messages import Failure
 class LostWorkers:
     """The inputs of batches that were lost with their workers, and the size of the batches to retry.
 
-    The guard finds the input that ends a runner. This is for what takes the guard along, such as a cluster
-    that ends a worker for its memory.
+    The guard finds an input that kills its runner. This is for cases where the guard dies, too, as when a
+    cluster kills a worker that takes too much memory.
     """
 
     TIMES = 3

@@ -1,6 +1,6 @@
 """The main path of a run: decide, begin, rounds, finish.
 
-What an executor returns is only progress; the commit records are what counts.
+The reports of an executor only show progress; the commit records decide what is done.
 """
 
 import contextlib
@@ -24,7 +24,8 @@ def run_to_end(
 ) -> Summary:
     """Read the list, do what is not done, and make the manifest.
 
-    `progress` is what was done for it before; `needed` are keys of inputs whose outputs were dropped.
+    `progress` is what was done for this run before; `needed` has the keys of inputs whose outputs were
+    dropped, but are needed again.
     """
     progress, storage = progress or Progress(), request.storage
     storage.prepare()
@@ -49,7 +50,7 @@ def run_to_end(
             return finish_run(run, decision, journal, progress, display)
         except Interrupted as interruption:
             progress.is_interrupted = True
-            # what was interrupted is done again: the tables are those of this run
+            # `begin` may have been interrupted, and the tables must be those of this run
             begin(run, decision, journal, progress)
             interruption.summary = finish_run(run, decision, journal, progress, display)
             raise

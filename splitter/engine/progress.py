@@ -1,4 +1,4 @@
-"""How far a run is, and the views of it: a live line, a notebook's bar, plain lines, JSON."""
+"""How far a run has got, and ways to show it: a live line, a notebook's bar, plain lines, JSON."""
 
 import html
 import json
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_OBJECTS = 1.0
-# on a slow connection more would not arrive
+# more would not get through a slow connection
 _PER_SECOND = 2
 _LEAST_BAR, _MOST_BAR = 6, 40
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """How far a run is.
+    """The progress of a run at one moment.
 
     Attributes:
-        inputs: How many there are to do, with those that were done before a worker was lost.
-        before: How many were done before the present round.
-        recorded_before: The seconds of sound that were done before it.
+        inputs: How many inputs there are to do, including those done before a worker was lost.
+        before: How many were done before the current round.
+        recorded_before: The seconds of sound that were done before the current round.
         work: What is done so far.
-        status: Where, such as the nodes of a cluster.
-        began: When the present round began, by the monotonic clock.
+        status: Where the work is done, such as the nodes of a cluster.
+        began: When the current round began, by the monotonic clock.
     """
 
     inputs: int
@@ -45,25 +45,25 @@ class Snapshot:
 
     @property
     def seconds(self) -> float:
-        """The time that the present round has taken."""
+        """The time that the current round has taken so far."""
         return max(1e-3, time.monotonic() - self.began)
 
     @property
     def seconds_left(self) -> float | None:
-        """The time that the rest will take; None before anyone can tell."""
+        """The time that the rest will take; None until an input of the round is done."""
         fresh = self.work.inputs - self.before
         return max(0, self.inputs - self.work.inputs) * self.seconds / fresh if fresh > 0 else None
 
     def rate(self) -> str:
-        """Return how fast it goes: in hours of sound if it is sound, else in inputs."""
+        """Return the speed, in hours of sound if there is sound, else in inputs."""
         if self.work.recorded:
-            # both are hours, or both seconds
+            # seconds per second are also hours per hour
             fresh = self.work.recorded - self.recorded_before
             return f"{_rounded(fresh / self.seconds)} h of sound/h"
         return f"{_rounded((self.work.inputs - self.before) / self.seconds)} inputs/s"
 
     def parts(self) -> list[str]:
-        """Return what there is to say, without the counts of inputs; what matters most is first."""
+        """Return the parts of a line, except the count of inputs, the most important first."""
         work, left = self.work, self.seconds_left
         return [
             *([f"{work.failed:,} failed"] if work.failed else []),
@@ -102,7 +102,7 @@ class Snapshot:
 
 
 def _rounded(rate: float) -> str:
-    """Return a rate with two significant digits at least, and no more than are of use."""
+    """Return a rate with at least two significant digits, but no useless ones."""
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"  # noqa: PLR2004
 
 
@@ -111,19 +111,19 @@ class View(ABC):
 
     @abstractmethod
     def show(self, snapshot: Snapshot) -> None:
-        """Show it."""
+        """Show the snapshot, or skip it if it comes too soon after the last one."""
 
     def say(self, text: str) -> None:
-        """Print a line beside it."""
+        """Print a line without spoiling the view."""
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
     def stop(self) -> None:  # noqa: B027 - lines stay
-        """Take away what moves."""
+        """Remove what the view updates on the screen."""
 
 
 class PlainLines(View):
-    """A line now and then, where there is no terminal."""
+    """A line now and then, for when there is no terminal."""
 
     def __init__(self, say: Callable[[str], None], began: float) -> None:
         self._say, self._last = say, began
@@ -136,7 +136,7 @@ class PlainLines(View):
 
 
 class JsonLines(View):
-    """Objects in JSON on the standard output stream, one in a line, for other programs."""
+    """JSON objects on the standard output stream, one per line, for other programs."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -149,7 +149,7 @@ class JsonLines(View):
 
 
 def write_event(event: str, fields: dict[str, Any]) -> None:
-    """Write an object of `--progress json`; a program that reads no more does not end the run."""
+    """Write an object of `--progress json`; the run continues even if nobody reads it any more."""
     try:
         sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
         sys.stdout.flush()
@@ -157,15 +157,15 @@ def write_event(event: str, fields: dict[str, Any]) -> None:
         sys.stderr.write(
             f"note: --progress json: the standard output stream: {error.strerror}; the run goes on\n"
         )
-        # what is left in its buffer goes there, too
+        # discard all further output, including what is still in the buffer
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
 class LiveLine(View):
-    """A line on a terminal, with a bar; or what `render` gives instead.
+    """A line with a bar on a terminal, or whatever `render` returns instead.
 
-    It brings a thread, so it comes only after the workers were started.
+    It starts a thread, so create it only after the workers were started.
     """
 
     def __init__(self, snapshot: Snapshot, render: "Callable[[], RenderableType] | None" = None) -> None:
@@ -182,7 +182,7 @@ class LiveLine(View):
         try:
             self._live.start()
         except BaseException:
-            # a signal may come when the cursor is hidden already
+            # a signal may come when the cursor is already hidden
             self._live.stop()
             raise
 
@@ -196,7 +196,7 @@ class LiveLine(View):
         self._live.stop()
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        """Fit the line into the width: the bar shrinks first, then what matters least is left out."""
+        """Fit the line into the width: the bar shrinks first, then the least important parts are left out."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -215,7 +215,7 @@ class LiveLine(View):
 
 
 class NotebookBar(View):
-    """A bar below the cell of a notebook, which is replaced as the run goes on."""
+    """A bar below the cell of a notebook, updated as the run proceeds."""
 
     def __init__(self) -> None:
         from IPython import display
@@ -240,6 +240,6 @@ class NotebookBar(View):
 
 
 def is_notebook() -> bool:
-    """Return whether this is a cell of a notebook, whose kernel has imported IPython."""
+    """Return whether this runs in a notebook, whose kernel has imported IPython."""
     shell = sys.modules.get("IPython")
     return shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None

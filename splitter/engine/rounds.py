@@ -1,6 +1,6 @@
 """The work of a run, round after round: one is enough, unless a worker process is lost.
 
-What an executor returns is only progress. After every round the commit records say what is left.
+The reports of an executor only show progress. If any are missing, the commit records say what is left.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from splitter.text.show import show_count
 from splitter.worker.messages import Problems, Report, WorkCounts
 
 ROUNDS_WITHOUT_PROGRESS = 3
-# so many rows of errors.csv say as much as one message
+# up to this many rows of errors.csv say as much as one message
 FEW_INPUTS = 8
-# so many bytes of inputs are done soon, also by few workers
+# bytes of inputs that even a few workers soon finish
 LITTLE_WORK = 16_000_000
 
 
@@ -39,10 +39,10 @@ class Progress:
         began: When the run began, by the monotonic clock.
         counts: The sum of what was reported.
         problems: What went wrong.
-        tried: Inputs that were given to workers, as long as there may be reports missing of them.
+        tried: Inputs that were given to workers, while reports on them may be missing.
         losses: Batches that were lost with their workers.
         stopped: Why the run ends early, if it does.
-        is_begun: Whether what a later run needs to know of this one is kept.
+        is_begun: Whether everything that later runs need to know about this one is stored.
         is_interrupted: Whether a signal has ended it.
     """
 
@@ -56,7 +56,7 @@ class Progress:
     is_interrupted: bool = False
 
     def count_committed(self, run: Assignment, decision: Decision, journal: Journal) -> None:
-        """Count what the records say: of workers that were lost or ended some reports are missing."""
+        """Count by the records, since reports of workers that were lost or killed are missing."""
         if not len(self.tried):
             return
         entries = journal.find(run.survey.keys[self.tried])
@@ -73,7 +73,7 @@ class Progress:
 def do_rounds(
     run: Assignment, decision: Decision, journal: Journal, progress: Progress, display: Display
 ) -> None:
-    """Do what was decided, until nothing is left, or nothing comes of it."""
+    """Do what was decided, until nothing is left, or several rounds achieve nothing."""
     state, dropped = decision.state, decision.dropped
     careful = is_careful(run, state, journal)
     losses, rounds_without_progress = progress.losses, 0
@@ -116,7 +116,7 @@ def do_rounds(
 
 
 def is_careful(run: Assignment, state: State, journal: Journal) -> bool:
-    """Return whether to test the recipe first, because it has done none of these inputs as it is now."""
+    """Return whether to test the recipe first, because as it is now, it has done none of these inputs."""
     if len(state.todo) <= FEW_INPUTS or run.options.max_failures is not None:
         return False
     status = journal.status(state.entries)
@@ -125,7 +125,7 @@ def is_careful(run: Assignment, state: State, journal: Journal) -> bool:
 
 
 def _with_columns(run: Assignment, progress: Progress, *, careful: bool) -> Assignment:
-    """Have all tables of the dataset agree, before the first of them is written."""
+    """Return the run with columns that all tables of the dataset share, before the first is written."""
     limit = run.options.limit
     chosen = np.arange(len(run.table))[:limit]
     try:
@@ -146,15 +146,15 @@ def _with_columns(run: Assignment, progress: Progress, *, careful: bool) -> Assi
 def _start(  # noqa: PLR0913, PLR0917 - what is known
     run: Assignment, batches: int, state: State, journal: Journal, progress: Progress, display: Display
 ) -> None:
-    """Say how much there is to do, and where more workers would be busy, were a batch not so large."""
+    """Say how much there is to do, and if smaller batches would keep more workers busy."""
     sizes = run.survey.sizes[state.todo]
     display.start(inputs=len(sizes), size=bytes_together(sizes), done=progress.counts.inputs)
     workers = run.executor.workers
     if run.groups is None:
-        # otherwise batches are as small as they need be
+        # if no size is given, batches are as small as they have to be
         option, matters = "--batch-size", run.options.batch_size is not None
     else:
-        # of shards that are there already each is made again as it was
+        # a shard that already exists is made again from the same inputs
         option, matters = "--shard-size", not len(journal.entries) and sizes.sum() > LITTLE_WORK
     if batches < min(workers, len(sizes)) and matters and not progress.counts.inputs:
         display.say(
@@ -166,7 +166,7 @@ def _start(  # noqa: PLR0913, PLR0917 - what is known
 def do_round(
     run: Assignment, planner: BatchPlanner, progress: Progress, allowed: float, display: Display
 ) -> int:
-    """Run all batches once; returns how many inputs were reported on."""
+    """Run all batches once; return how many inputs were reported on."""
     total, reported = progress.counts, 0
     busy = min(planner.batches, run.executor.workers)
     with contextlib.closing(run.executor.run(run.job, run.hooks.paced(planner), busy)) as reports:
@@ -191,8 +191,8 @@ def do_round(
 
 
 def _tell(report: Report, losses: LostWorkers, display: Display) -> None:
-    """Pass on what a batch had to say, and note what was lost with it."""
-    # by user code on another machine
+    """Print the notes of a batch, and note which inputs were lost."""
+    # printed by user code on another machine
     for name, text in report.said:
         for line in text.splitlines():
             display.error(f"[{name}] {line}")

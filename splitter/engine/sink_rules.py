@@ -1,4 +1,4 @@
-"""Which options make no sense with a sink: said before any work."""
+"""Which options make no sense with a sink, refused before any work."""
 
 from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused
@@ -11,7 +11,7 @@ from splitter.text.csv import in_unicode
 
 
 def refuse_for_shards(sink: Sink, options: RunOptions) -> None:
-    """Refuse what is for loose files, or what shards cannot be read back with."""
+    """Refuse options that are only for loose files, and shards that nothing can read back."""
     if sink.divisible:
         return
     if sink.suffix not in SHARD_SUFFIXES:
@@ -28,8 +28,8 @@ def refuse_for_shards(sink: Sink, options: RunOptions) -> None:
 
 
 def refuse_virtual(dataset: ProcessorDataset, options: RunOptions) -> None:
-    """Refuse what cannot be cut out of recordings when it is read."""
-    # it loads what reads sound
+    """Refuse recipes and options whose outputs cannot be cut out of the recordings when they are read."""
+    # imported here, since it loads libraries for sound
     from splitter.recipes.sound import SoundRecipe
 
     name = f"--sink {options.sink}"

@@ -23,29 +23,29 @@ class Summary:
 
     Attributes:
         output: The output folder.
-        inputs: How many the list has.
+        inputs: How many inputs the list has.
         done: How many of them are done, now or before.
         skipped: How many the recipe left out.
-        failed: How many stand in errors.csv.
-        first_failure: One of them and why: of this run, if it had any.
-        left: How many were not tried yet: the run was limited, or ended early.
-        stale: How many have only what was made before a change, for the same reasons.
-        unreadable: How many were done before, cannot be read now, and keep what they had.
+        failed: How many are in errors.csv.
+        first_failure: The first that failed, and why; one that this run tried, if there is any.
+        left: How many were not tried yet, because the run was limited or ended early.
+        stale: How many only have outputs from before a change, for the same reasons.
+        unreadable: How many were done before, cannot be read now, and keep their outputs.
         unreadable_names: The first few of them.
         unreadable_why: Why the first of them cannot be read.
         gone: How many inputs have outputs and are no longer in the list.
         gone_names: The first few of them.
-        pruned: How many inputs' outputs were removed.
+        pruned: How many inputs had their outputs removed.
         work: What this run itself did.
-        sound: The lengths of the recordings that it cut and of what it made of them; None for other inputs.
-        keep: With --keep, how many of all outputs it keeps; None of shards, which hold nothing else.
-        traceback: The user's own, if the recipe has ended the run early.
-        seconds: How long it took.
-        limited: Whether it was asked for the first inputs only.
-        stopped: Why it ended early, if it did.
-        part: Which part of the inputs it was for, if not for all: the numbers are of that part.
-        assembled: Whether it has put the manifest together, and processed nothing.
-        has_manifest: Whether there is one: a run that ends early may leave none.
+        sound: The lengths of the recordings it read and of the sound it made; None if inputs are not sound.
+        keep: With --keep, how many of all outputs are kept; None for shards, which hold nothing else.
+        traceback: The traceback of the user's code, if the recipe ended the run early.
+        seconds: How long the run took.
+        limited: Whether only the first inputs were asked for.
+        stopped: Why the run ended early, if it did.
+        part: The part of the inputs that the run was for, if not for all; the numbers are of that part.
+        assembled: Whether the manifest was made without processing anything.
+        has_manifest: Whether there is a manifest; a run that ends early may leave none.
         tally: Which rows of the list were left out, or have no labels.
     """
 
@@ -77,7 +77,7 @@ class Summary:
 
     @classmethod
     def of(cls, status: np.ndarray, **others: Any) -> "Summary":  # noqa: ANN401 - the other fields
-        """Count what inputs have come to."""
+        """Return a summary that counts inputs by their status."""
         kinds = {"done": DONE, "skipped": SKIPPED, "failed": FAILED, "left": NOT_DONE, "stale": STALE}
         counts: dict[str, Any] = {name: int((status == kind).sum()) for name, kind in kinds.items()}
         return cls(inputs=len(status), **counts, **others)

@@ -1,4 +1,4 @@
-"""Refuse inputs whose outputs would meet those that other inputs have from earlier runs."""
+"""Refuse inputs whose outputs would collide with those of other inputs from earlier runs."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 def refuse_taken(run: Assignment, journal: Journal, state: "State", earlier: list[dict[str, Any]]) -> None:
-    """Refuse names that are still those of another input, which is gone, or is yet to get others.
+    """Refuse names that still belong to another input, which is gone, or is yet to be redone.
 
-    `earlier` says how the outputs that are there were made.
+    `earlier` says how the existing outputs were made.
     """
     if run.job.layout.naming is None:
         _refuse_folders_of_gone(run, journal, state)
-    # where each input has a folder, it keeps that
+    # if each input has a folder, it keeps that
     if run.job.layout.naming or any("name" in one or not one for one in earlier):
         _refuse_names_of_others(run, journal, state)
 
 
 def _refuse_folders_of_gone(run: Assignment, journal: Journal, state: "State") -> None:
-    """Refuse an input whose outputs would meet those of one that is no longer in the list."""
+    """Refuse an input whose outputs would be among those of one that is no longer in the list."""
     found, table, layout = run.survey, run.table, run.job.layout
     holders: dict[int, int] = {}
     around: dict[int, int] = {}
@@ -56,7 +56,7 @@ def _refuse_folders_of_gone(run: Assignment, journal: Journal, state: "State") -
 
 
 def _refuse_names_of_others(run: Assignment, journal: Journal, state: "State") -> None:
-    """Refuse an input that may get a name which another one has, as long as that is not made again."""
+    """Refuse an input that may get a name which another one, gone or not redone yet, still has."""
     held = np.unique(
         np.concatenate((state.gone, state.entries[state.stale], state.entries[state.unreadable]))
     )
@@ -91,7 +91,7 @@ def _refuse_name(run: Assignment, journal: Journal, index: int, entry: int, *, i
 
 
 def _claims_in(run: Assignment, name: str) -> Iterator[int]:
-    """Yield what an input must have a claim to, so that one of its outputs could get a name."""
+    """Yield the claims, one of which an input must have for an output of it to get this name."""
     naming = run.job.layout.naming
     if naming is None:
         yield from map(hash, folders_around(same_name(name)))
@@ -110,10 +110,10 @@ def _claims_of(run: Assignment, index: int) -> Iterator[tuple[int, int]]:
 
 
 class TakenFolders:
-    """The folders that outputs of earlier inputs are in, while only a part of the list is known."""
+    """The folders with outputs of earlier inputs, while only a part of the list is known."""
 
     def __init__(self, journal: Journal, entries: np.ndarray) -> None:
-        """Take the entries of inputs that may be gone, or may be listed further on."""
+        """Take the entries of inputs that may be gone, or may come later in the list."""
         folders, keys, around = list[int](), list[int](), set[int]()
         of_each = zip(entries.tolist(), journal.outputs_of_each(entries), strict=True)
         for entry, (name, *_) in ((entry, names) for entry, names in of_each if names):
@@ -126,7 +126,7 @@ class TakenFolders:
         self._around = np.fromiter(around, "i8", len(around))
 
     def meet(self, found: Survey, inputs: np.ndarray) -> np.ndarray:
-        """Return which inputs would have outputs among those of another one."""
+        """Return which inputs would have outputs among those of another input."""
         if not len(self._folders):
             return np.zeros(len(inputs), bool)
         folders = found.folders[inputs]
