@@ -96,7 +96,7 @@ def refuse_keep_column(storage: Storage, columns: Row, where: str | None) -> Non
         KeepRule.stored(storage)
     if COLUMN in columns and (where or (where is None and storage.exists(KEEP.name))):
         raise Refused(
-            f"the dataset list has a column {COLUMN!r}, as the manifest has by {OPTION}; use --rename "
+            f"the dataset list has a column {COLUMN!r}, which {OPTION} adds to the manifest; use --rename "
             f"{COLUMN}=NEW, or run with {OPTION} ''"
         )
 

@@ -111,7 +111,7 @@ class ManifestTables:
             return ""
         return (
             f"the column {KEPT!r} is empty in every row: --keep names {missing[0]!r}, which the manifest "
-            "does not have; run again with another --keep, or with what makes that column, such as --measure"
+            "does not have; run again with another --keep, or with an option that makes it, such as --measure"
         )
 
     def _advice_on_split(self) -> str:

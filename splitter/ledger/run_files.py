@@ -163,7 +163,7 @@ PIPELINE = RunFile(
     "the stages of a pipeline, in its own folder",
     "remove it; the next run of the pipeline writes it",
 )
-OF_A_PIPELINE = "is the folder of a pipeline; name that of one of its stages"
+OF_A_PIPELINE = "is the folder of a pipeline; pass the folder of one of its stages"
 DROPPED = RunFile(
     f"{OWN_FOLDER}/dropped.json",
     "that a pipeline keeps the files of this stage only until they are used",

@@ -170,8 +170,8 @@ def group_column(columns: Sequence[str], by: str | None, usual: Sequence[str] = 
     if by is not None:
         if by not in columns:
             raise Refused(
-                f"by {by!r}: the manifest has no such column; it has {', '.join(columns)} (labels of an "
-                "earlier run come along with: splitter run DIR/manifest.csv --column output)"
+                f"by {by!r}: the manifest has no such column; it has {', '.join(columns)} (to keep the "
+                "labels of an earlier run: splitter run DIR/manifest.csv --column output)"
             )
         return by
     for name in usual:

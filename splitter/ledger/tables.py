@@ -72,7 +72,7 @@ def refuse_column(storage: Storage, columns: Row) -> None:
     """Refuse a dataset list that already has the column that `splitter split` added."""
     if COLUMN in columns and storage.exists(RULE.name):
         raise Refused(
-            f"the dataset list has a column {COLUMN!r}, as the manifest has by 'splitter split'; "
+            f"the dataset list has a column {COLUMN!r}, which 'splitter split' added to the manifest; "
             f"use --rename {COLUMN}=NEW, or run: splitter split {storage.root} --remove"
         )
 

@@ -578,7 +578,7 @@ def test_the_report_says_how_much_is_where(outputs: Path, capfd):
         (["--by", "nobody"], "by 'nobody': the manifest has no such column; it has input, speaker"),
         (
             ["--by", "nobody"],
-            "(labels of an earlier run come along with: splitter run DIR/manifest.csv --column",
+            "(to keep the labels of an earlier run: splitter run DIR/manifest.csv --column",
         ),
         (["--train", "0.8"], "train 0.8: must sum to 1, not 0.8; add --validation 0.2 or --test 0.2\n"),
         (["--label", "nobody"], "--label nobody: the manifest has no such column; it has input, speaker"),
