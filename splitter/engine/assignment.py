@@ -165,8 +165,8 @@ def read_request(
     unread = source.reading.members.unread
     if options.prune and unread:
         raise Refused(
-            f"--prune: {unread[0]} cannot be read to its end, and what was made of the rest would be "
-            "removed; fix that archive, or leave --prune out"
+            f"--prune: {unread[0]} cannot be read to its end, so the outputs made from the rest of it "
+            "would be removed; fix that archive, or leave --prune out"
         )
     return RunRequest(dataset, storage, options, executor, listing, source, sink)
 
@@ -283,8 +283,8 @@ def _naming(request: RunRequest) -> Naming | None:
     if unknown is not None:
         hint = nearest(unknown, sorted({*header, *known, *BUILT_IN}))
         raise Refused(
-            f"--name {template!r}: {{{unknown}}} is no column of the dataset list, and this recipe does not "
-            f"make it as metadata{hint}"
+            f"--name {template!r}: {{{unknown}}} is neither a column of the dataset list nor metadata that "
+            f"this recipe makes{hint}"
         )
     _refuse_formats(naming, request.dataset)
     return naming

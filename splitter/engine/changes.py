@@ -28,7 +28,7 @@ def changed_columns(run: Assignment, journal: Journal, entries: np.ndarray) -> l
         all_new |= dict.fromkeys(new)
         all_gone |= dict.fromkeys(gone)
         moved |= before != there and not (new or gone)
-    order = ["the columns are in another order"] if moved else []
+    order = ["the columns are in a different order"] if moved else []
     return [*_together([*all_new], "new"), *_together([*all_gone], "gone"), *order]
 
 

@@ -105,7 +105,8 @@ def decide(
     options, storage = run.options, run.storage
     if storage.exists(PIPELINE.name):
         raise Refused(
-            f"{storage.root}: is the folder of a pipeline, with one for each stage; choose another --output"
+            f"{storage.root}: is the folder of a pipeline, with a folder for each stage; choose another "
+            "--output"
         )
     refuse_column(storage, run.table.header)
     refuse_keep_column(storage, run.table.header, options.keep)

@@ -226,7 +226,7 @@ def _has_manifest(storage: Storage) -> bool:
 
 def _why_unreadable(run: Assignment, unreadable: np.ndarray) -> str:
     for index in unreadable[:1].tolist():
-        return why_unreadable(run.job.layout.location(run.table.listed(index))) or "it is there again"
+        return why_unreadable(run.job.layout.location(run.table.listed(index))) or "it is readable again"
     return ""
 
 
@@ -295,8 +295,8 @@ def split_manifest(
         nonlocal stays
         if COLUMN in columns:
             raise Refused(
-                f"{storage.root}: the manifest has a column {COLUMN!r} of the dataset list or the "
-                "metadata, which stays as it is"
+                f"{storage.root}: the manifest already has a column {COLUMN!r}, which comes from the dataset "
+                "list or the metadata and is not replaced"
             )
         for option, name in (("--label", label), ("--balance", rule.balance)):
             if name is not None and name not in columns:

@@ -155,7 +155,7 @@ def write_event(event: str, fields: dict[str, Any]) -> None:
         sys.stdout.flush()
     except OSError as error:
         sys.stderr.write(
-            f"note: --progress json: the standard output stream: {error.strerror}; the run goes on\n"
+            f"note: --progress json: the standard output stream: {error.strerror}; the run continues\n"
         )
         # discard all further output, including what is still in the buffer
         with open(os.devnull, "wb") as nothing:

@@ -108,11 +108,11 @@ def do_rounds(
         if rounds_without_progress == ROUNDS_WITHOUT_PROGRESS:
             progress.stopped = (
                 f"worker processes were lost {rounds_without_progress} times with nothing done in between; "
-                "find out what ends them (too little memory for so many --workers?) and run the same command "
-                "again"
+                "find out what kills them (too little memory for this many --workers?), then run the same "
+                "command again"
             )
         elif reported < planner.inputs and not progress.stopped:
-            display.warn("a worker process was lost; restarting with work that is not committed")
+            display.warn("a worker process was lost; restarting the work that is not committed")
 
 
 def is_careful(run: Assignment, state: State, journal: Journal) -> bool:

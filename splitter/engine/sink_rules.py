@@ -21,7 +21,7 @@ def refuse_for_shards(sink: Sink, options: RunOptions) -> None:
         )
     if options.batch_size is not None:
         raise Refused(
-            f"--batch-size: with --sink {options.sink} a batch is what a shard is made of; leave it out"
+            f"--batch-size: with --sink {options.sink}, batches follow from the shards; leave it out"
         )
     if options.audiofolder:
         raise Refused(f"--audiofolder: is for loose files; leave --sink {options.sink} out")
@@ -40,7 +40,7 @@ def refuse_virtual(dataset: ProcessorDataset, options: RunOptions) -> None:
     ):
         recipe = type(dataset).__name__
         raise Refused(
-            f"{name}: {recipe} does not only cut pieces out of recordings, so its outputs cannot be made "
+            f"{name}: {recipe} does more than cut pieces out of recordings, so its outputs cannot be made "
             "when they are read; use --sink files"
         )
     if options.audiofolder:

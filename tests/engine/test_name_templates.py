@@ -307,7 +307,7 @@ REFUSED = {
     "shards": (BY_SPEAKER, "--name is only for loose files", None, "--sink=webdataset"),
     "an unknown field of a recipe that is known": (
         "{sorce}/{path}",
-        "and this recipe does not make it as metadata; did you mean 'source'?",
+        "nor metadata that this recipe makes; did you mean 'source'?",
         None,
         "--recipe=chunk",
     ),

@@ -144,7 +144,7 @@ def test_a_program_that_reads_no_more(monkeypatch: pytest.MonkeyPatch, capfd: py
         for tried in range(3):
             write_event("progress", {"tried": tried})
     assert capfd.readouterr().err == (
-        "note: --progress json: the standard output stream: Broken pipe; the run goes on\n"
+        "note: --progress json: the standard output stream: Broken pipe; the run continues\n"
     )
 
 

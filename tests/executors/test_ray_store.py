@@ -71,7 +71,7 @@ def test_the_same_as_on_this_machine_in_a_folder(work: Work):
         with contextlib.suppress(psutil.Error):
             guard.kill()
     assert run.wait() == 1, run.stderr
-    assert "a worker process was lost; restarting with work that is not committed" in run.stderr
+    assert "a worker process was lost; restarting the work that is not committed" in run.stderr
     recipe = ("--recipe", f"{FAULTY}:Faulty", "--seconds", 0.1)
     local = work.launcher.run("run", dataset, *recipe, "--workers", 2, "--output", work.folder / "local")
     assert local.code == 1

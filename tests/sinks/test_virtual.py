@@ -337,11 +337,11 @@ class Louder(Chunk):
 @pytest.mark.parametrize(
     ("recipe", "options", "why"),
     [
-        (Words, {}, "Words does not only cut pieces out of recordings"),
-        (Louder, {}, "Louder does not only cut pieces out of recordings"),
+        (Words, {}, "Words does more than cut pieces out of recordings"),
+        (Louder, {}, "Louder does more than cut pieces out of recordings"),
         (Chunk, {"audiofolder": True}, "--audiofolder: is for loose files"),
         (Chunk, {"shard_size": "1MB"}, "--shard-size is only for shards"),
-        (Spectrogram, {}, "Spectrogram does not only cut pieces out of recordings"),
+        (Spectrogram, {}, "Spectrogram does more than cut pieces out of recordings"),
         (partial(Chunk, loudness=-23.0), {}, "leave --loudness out"),
     ],
     ids=["another recipe", "another process", "audiofolder", "shards", "another content", "a gain"],

@@ -434,7 +434,7 @@ def test_what_process_batch_leaves_to_process_stands_in_its_place(folder: Path):
         (["--sink=webdataset", "--field=a/b=label"], "--field 'a/b=label': write NAME=COLUMN"),
         (["--sink=webdataset", "--field=json=label"], "--field 'json=label': 'json' is the name of"),
         (["--sink=webdataset", "--field=a=x", "--field=a=y"], "'a' is given twice"),
-        (["--sink=webdataset", "--batch-size=3"], "--batch-size: with --sink webdataset a batch is"),
+        (["--sink=webdataset", "--batch-size=3"], "--batch-size: with --sink webdataset, batches follow"),
         (["--sink=webdataset", "--shuffle=-1"], "--shuffle -1: must be an integer, 0 or more"),
     ],
 )
