@@ -1,13 +1,13 @@
-"""The output: everything splitter writes goes through here, whole or not at all.
+"""The interface to the output: splitter writes everything through it, each file whole or not at all.
 
-Names are relative to the output folder, with forward slashes. `Storage` is four small seams together:
+Names are relative to the output folder, with forward slashes. `Storage` combines four small interfaces:
 
-    Lock         whose output it is, and until when
+    Lock         which run the output belongs to
     RunFiles     the small files that a run keeps for itself
-    Publishing   outputs: staged, published, replaced, removed
-    Inspection   all that is there, when no run is at work
+    Publishing   stage, publish, replace and remove outputs
+    Inspection   look at the whole output when no run is at work
 
-`splitter.storage.folder` has them for a folder, `splitter.storage.remote` for an object store.
+`splitter.storage.folder` implements them for a folder, `splitter.storage.remote` for an object store.
 """
 
 import contextlib
@@ -28,18 +28,18 @@ Answer = TypeVar("Answer")
 STAGING = f"{OWN_FOLDER}/staging"
 SHARED = "use an --output on a shared file system that every node can access"
 SECONDS_FOR_DEAD_RUN = 15.0
-# how often to try to publish into a folder that other workers remove
+# how many times to try to publish into a folder that other workers keep removing
 PATIENCE = 10
 
 
 class Move(NamedTuple):
-    """A staged file that is promised a name, and what it holds; records of earlier versions do not say that.
+    """A staged file, and the final name that a commit record promises for it.
 
     Attributes:
         source: Where it is staged.
-        target: The name that it gets.
-        size: How many bytes it has.
-        checksum: Their checksum, as in the manifest.
+        target: Its final name.
+        size: Its size in bytes; -1 in records of earlier versions.
+        checksum: Its checksum, as in the manifest; empty in records of earlier versions.
     """
 
     source: str
@@ -48,8 +48,8 @@ class Move(NamedTuple):
     checksum: str = ""
 
     @classmethod
-    def of(cls, fields: Any) -> "Move":  # noqa: ANN401 - what stands in a record
-        """Return the move that a record holds; raise ValueError where it holds none."""
+    def of(cls, fields: Any) -> "Move":  # noqa: ANN401 - any JSON of a record
+        """Return the move that a field of a record describes; raise ValueError if it describes none."""
         kinds = [type(field) for field in fields] if isinstance(fields, list) else []
         if kinds not in ([str, str], [str, str, int, str]):
             raise ValueError("its moves are wrong")
@@ -57,11 +57,11 @@ class Move(NamedTuple):
 
 
 class Lock(ABC):
-    """Whose output it is, and until when.
+    """The lock of the output, which keeps other runs out of it.
 
     Attributes:
-        run: A name that no other run has, while the lock is held.
-        lock_descriptors: What workers hold open for as long as they live.
+        run: A unique name of the run, while it holds the lock.
+        lock_descriptors: The descriptors that workers hold open for as long as they live.
     """
 
     run = ""
@@ -69,24 +69,24 @@ class Lock(ABC):
 
     @property
     def lost(self) -> str:
-        """Say why this run must not go on, once another one has taken its output over."""
+        """Say why this run must stop, if another one has taken over its output; empty otherwise."""
         return ""
 
     @abstractmethod
     def refuse_strange(self) -> None:
-        """Refuse a folder that holds something else; write nothing."""
+        """Refuse a folder that contains anything but an output; write nothing."""
 
     def prepare(self) -> None:
-        """Make the folder; refuse one that holds something else."""
+        """Create the folder; refuse one that contains anything but an output."""
         self.refuse_strange()
 
     @abstractmethod
     def locked(self, *, elsewhere: bool = False) -> contextlib.AbstractContextManager[None]:
-        """Hold the output for this run; `elsewhere` says that workers may be on other machines."""
+        """Lock the output for this run; `elsewhere` says that workers may be on other machines."""
 
     @contextlib.contextmanager
     def unless_refused(self) -> Iterator[None]:
-        """Leave nothing behind in a folder that was new, should the run be refused. Only under the lock."""
+        """Remove what `prepare` created if the run is refused within the block; only under the lock."""
         try:
             yield
         except Refused:
@@ -95,31 +95,31 @@ class Lock(ABC):
 
     @abstractmethod
     def leave_nothing(self) -> None:
-        """Remove what `prepare` has made, as far as nobody has put anything there."""
+        """Remove what `prepare` created, unless something has been put there."""
 
     def confirm(self, *, lately: bool = False) -> None:  # noqa: B027 - a lock of the system cannot be lost
-        """Raise StorageError if another run has taken the output over.
+        """Raise StorageError if another run has taken over the output.
 
-        With `lately`, a look some seconds ago is enough.
+        With `lately`, a check made a few seconds ago is enough.
         """
 
     @abstractmethod
     def at_work(self) -> contextlib.AbstractContextManager[None]:
-        """Be known to work on a batch, in a process that the driver has not forked."""
+        """Register as working on a batch, in a process that the driver did not fork."""
 
     @abstractmethod
     def wait_for_workers(self, seconds: float) -> bool:
-        """Wait until none of those is at work; return whether that has come."""
+        """Wait until no process is registered by `at_work`; return False if time runs out."""
 
     def gate(self) -> contextlib.AbstractContextManager[None]:
-        """Be alone for a moment, to look at what all parts share."""
+        """Keep all other parts out for a moment, to look at files that the parts share."""
         return contextlib.nullcontext()
 
     @abstractmethod
     def users(self) -> tuple[str, tuple[bytes, ...]]:
-        """Return who is at work here, if anybody, and what differs when a run was there meanwhile.
+        """Return who is at work here (empty if nobody), and a mark that changes if a run comes and goes.
 
-        Nothing is written, and nobody is kept waiting.
+        This writes nothing, and makes no run wait.
         """
 
 
@@ -128,23 +128,23 @@ class RunFiles(ABC):
 
     @abstractmethod
     def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        """Store a small file, visible only when it is whole; `durable` ones outlive a power loss."""
+        """Store a small file, which appears only when it is whole; a `durable` one survives a power cut."""
 
     @abstractmethod
     def replacing(self, name: str, *, durable: bool = True) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Open a file to write at length, which takes its name when the block ends without an error."""
+        """Open a file for writing; it gets its name when the block ends without an error."""
 
     @abstractmethod
     def working_file(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Open an empty file to write and to read, which is of use to this run only.
+        """Open an empty file for this run to write and read; it gets its name when the block ends.
 
-        One that an earlier run has left stays until this run ends without being refused, or until
-        `publish_file`.
+        It replaces the file of an earlier run only then, or when `publish_file` is called. If the block fails
+        before that, the earlier file stays.
         """
 
     @abstractmethod
     def publish_file(self, name: str) -> None:
-        """Give a working file its name: this run will not be refused any more."""
+        """Give a working file its name now, since this run can no longer be refused."""
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
@@ -152,11 +152,11 @@ class RunFiles(ABC):
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Return whether a name is there."""
+        """Return whether there is a file or folder of that name."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """Open a file to read."""
+        """Open a file for reading."""
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -164,19 +164,19 @@ class RunFiles(ABC):
             return file.read()
 
     def have_at_hand(self, names: Sequence[str]) -> None:  # noqa: B027 - those of a folder are
-        """Be ready to open files that never change, once they are there."""
+        """Prepare to open several files, which must never change once they exist."""
 
     def forget_parts(self) -> None:  # noqa: B027 - most know none
-        """Remove what parts have left, but for their commit records. Only under the lock of a whole run."""
+        """Remove what parts have left, except commit records; only under the lock of a whole run."""
 
 
 class Publishing(ABC):
-    """Outputs on their way: staged, published, replaced, removed.
+    """Operations on outputs: stage, publish, replace, remove.
 
     Attributes:
-        staging: Where files on their way are, or are parked.
-        parks_copies: Whether `park` makes copies, so that what is staged on this machine may always go.
-        always_durable: Whether whatever it takes outlives a power cut, without being synced.
+        staging: The folder where files are staged, or parked.
+        parks_copies: Whether `park` makes copies, so that staged files on this machine may always be removed.
+        always_durable: Whether everything written survives a power cut without being synced.
     """
 
     staging = STAGING
@@ -185,30 +185,30 @@ class Publishing(ABC):
 
     @abstractmethod
     def stage(self, batch: str) -> str:
-        """Make a new empty folder on this machine for a batch's files."""
+        """Make an empty folder on this machine for a batch's files, and return its path."""
 
     @abstractmethod
     def park(self, batch: str) -> None:
-        """Make a batch's staged files outlive this machine, as `.splitter/staging/<batch>/...`."""
+        """Make a batch's staged files survive this machine, at `.splitter/staging/<batch>/` in the output."""
 
     @abstractmethod
     def unstage(self, batch: str, *, and_parked: bool = True) -> None:
-        """Remove what is left of a batch's staged files, and of the copies that were parked."""
+        """Remove a batch's remaining staged files, and the parked copies too unless told otherwise."""
 
     @abstractmethod
     def clear_staging(self) -> None:
-        """Remove what earlier runs have staged; of a part, only its own. Only under the lock."""
+        """Remove what earlier runs staged; a part removes only its own. Call it only under the lock."""
 
     @abstractmethod
     def scratch(self) -> str:
-        """Return a folder on this machine for temporary files, when there is no guard to make one."""
+        """Return a folder on this machine for temporary files, used where no guard has made one."""
 
     def driver_is_gone(self) -> None:  # noqa: B027 - the next run clears up in a folder
-        """Remove what the driver has left outside of the output. Only by a worker that does nothing more."""
+        """Remove what a dead driver has left outside the output. Only for a worker that does no more work."""
 
     @abstractmethod
     def publish(self, staged: str, names: list[str]) -> None:
-        """Give the files of a staged folder their final names, all of them in one folder."""
+        """Give the files of a staged folder their final names, which are all in one folder."""
 
     def publish_all(self, folders: Sequence[tuple[str, list[str]]]) -> None:
         """Publish several staged folders."""
@@ -217,62 +217,62 @@ class Publishing(ABC):
 
     @abstractmethod
     def publish_files(self, files: Sequence[tuple[str, str]]) -> None:
-        """Give staged files their final names, in any folders, which others may be filling too."""
+        """Give staged files their final names, in any folders; other workers may publish there as well."""
 
     @abstractmethod
     def move(self, source: str, target: str) -> bool:
-        """Rename a file, replacing any of that name; return False if it is not there."""
+        """Rename a file, replacing the target if it exists; return False if the source is missing."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
-        """Delete files, and the folders that this leaves empty; ignore missing ones."""
+        """Delete files, and the folders that become empty; ignore missing files."""
 
     def withdraw(self, names: Iterable[str]) -> None:
-        """Delete what a dead worker was about to publish, and what is half-way there."""
+        """Delete the files that a dead worker was publishing, including unfinished uploads."""
         self.remove(names)
 
     @abstractmethod
     def unfit(self, name: str) -> str:
-        """Say why an output cannot have a name here; nothing if it can."""
+        """Say why an output cannot have a name here; empty if it can."""
 
     @abstractmethod
     def may_hold(self, folder: str, beginning: str = "") -> bool:
-        """Return whether a folder may have something in it that no run has made, with a name that begins so.
+        """Return whether a folder may contain a file that no run made, whose name starts with `beginning`.
 
-        Raises NameTaken where there can be no such folder.
+        Raises NameTaken if the folder cannot be created.
         """
 
     @abstractmethod
     def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
-        """Raise NameTaken where an output would replace what is none of `own`, unless it is the same."""
+        """Raise NameTaken if an output would replace a file not in `own` whose content differs."""
 
     def sync(self, names: Iterable[str]) -> None:  # noqa: B027 - some are durable always
-        """Make names outlive a power cut, there with their contents or gone."""
+        """Make changes to these names survive a power cut: files with their contents, and removals."""
 
     def sync_all(self) -> bool:
-        """Make all that this machine has written outlive a power cut; return whether the platform can."""
+        """Make everything this machine wrote survive a power cut; return False if the platform cannot."""
         return True
 
 
 class Inspection(ABC):
-    """All that is there, when no run is at work.
+    """A view of the whole output, for use when no run is at work.
 
     Attributes:
-        look_at_once: How many bytes of outputs are looked at together.
+        look_at_once: How many bytes of outputs to check together.
     """
 
     look_at_once = 1 << 26
 
     @abstractmethod
     def is_output(self) -> bool:
-        """Return whether a run has worked here; refuse where that cannot be seen."""
+        """Return whether a run has worked here; refuse if this cannot be determined."""
 
     @abstractmethod
     def open_output(self, name: str) -> io.RawIOBase:
-        """Open a published file; an OSError says what is there instead, and nothing can block."""
+        """Open a published file without ever blocking; raise OSError if it is missing or not a plain file."""
 
     def output_size(self, name: str) -> int | None:
-        """Return the bytes of a published file; None where there is no plain file."""
+        """Return the size of a published file in bytes; None if there is no plain file."""
         try:
             with self.open_output(name) as file:
                 return file.seek(0, io.SEEK_END)
@@ -281,35 +281,35 @@ class Inspection(ABC):
 
     @abstractmethod
     def walk(self) -> Iterator[str]:
-        """Yield the names of all files but splitter's own; of an empty folder, with a slash at the end."""
+        """Yield the names of all files except splitter's own, and of empty folders, which end in a slash."""
 
     @abstractmethod
     def near(self, name: str, folder: str) -> str:
-        """Return the output folder; where that is far away, `folder` with a copy of a published file in it.
+        """Return a local folder that contains a published file: the output folder, or `folder` with a copy.
 
-        An OSError says what is there instead.
+        Raises OSError if the file is missing or not a plain file.
         """
 
     def of_each_output(
         self, function: Callable[[Item], Answer], items: Iterable[Item]
     ) -> Generator[Answer, None, None]:
-        """Yield the function of each item, in their order; several at a time where reading is waiting."""
+        """Yield the function's result for each item, in order; several at a time where reads have to wait."""
         yield from map(function, items)
 
     def of_each_shard(
         self, function: Callable[[Item], Answer], items: Sequence[Item], workers: int | None
     ) -> Generator[Answer, None, None]:
-        """Yield the same, where each item takes the time of a processor."""
+        """Yield the function's result for each item, in order, where each item takes CPU time."""
         return in_processes(function, items, workers)
 
 
 class Storage(Lock, RunFiles, Publishing, Inspection):
-    """Where a run writes.
+    """The output that a run writes to: a folder, or a URL in an object store.
 
     Attributes:
         root: The output folder, as messages name it.
-        part: Which part of the run this is for, if not for all.
-        only_here: Whether other processes cannot see it.
+        part: The part of the run that this belongs to; None for a whole run.
+        only_here: Whether no other process can see it.
     """
 
     root: str
@@ -317,11 +317,11 @@ class Storage(Lock, RunFiles, Publishing, Inspection):
     only_here = False
 
     def path(self, name: str) -> str:
-        """Return where a name is, for a message."""
+        """Return the full path of a name, for messages."""
         return f"{self.root}/{name}"
 
     def measured(self, name: str) -> tuple[int, str] | None:
-        """Return the size and the checksum of a file; None if there is none."""
+        """Return the size and the checksum of a file; None if it does not exist."""
         try:
             with self.open_output(name) as file:
                 return measure_file(file)

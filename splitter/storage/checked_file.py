@@ -1,7 +1,7 @@
-"""Small files of the run's own that say whether they are whole: their checksum stands in them.
+"""Small files of a run that contain their own checksum, so that damage is noticed.
 
 {"size": 1000, "checksum": "xxh128:..."}        JSON, on one line or on several
-bytes                                           and what else there is
+bytes                                           then, optionally, any bytes
 """
 
 import json
@@ -17,10 +17,10 @@ CHECKSUM = "checksum"
 
 
 class HollowFile(StorageError):
-    """A file with a gap, where a few bytes on disk could take all memory.
+    """A sparse file: it takes little room on disk, but could fill all memory when read.
 
     Attributes:
-        why: What is wrong; a caller who knows the file may have a better remedy.
+        why: What is wrong, without a remedy, for callers that know a better one.
     """
 
     def __init__(self, path: str, size: int) -> None:
@@ -29,7 +29,7 @@ class HollowFile(StorageError):
 
 
 def sealed(content: Mapping[str, Any], rest: bytes | None = None, *, pretty: bool = False) -> bytes:
-    """Return a JSON object and some bytes with the checksum of both; `pretty`, on many lines."""
+    """Return a JSON object and bytes, with the checksum of both; `pretty` writes the JSON on many lines."""
     text = json.dumps(content, indent=1 if pretty else None).encode()
     digest = xxhash.xxh3_128(text)
     if rest is not None:
@@ -42,7 +42,7 @@ def sealed(content: Mapping[str, Any], rest: bytes | None = None, *, pretty: boo
 
 
 def json_of(text: bytes | str) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return what stands in JSON that may come from anybody; a ValueError says that it is none."""
+    """Parse JSON that may come from a stranger; raise ValueError if it is invalid or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -50,9 +50,9 @@ def json_of(text: bytes | str) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 
 def unsealed(text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], bytes]:
-    """Return what `sealed` was given; a ValueError says that it is not whole.
+    """Return what `sealed` was given; raise ValueError if the text is damaged.
 
-    What has no checksum, since it was written before there were any, is taken as it is, unless `strict`.
+    A text without a checksum comes from an earlier version, and is accepted unless `strict`.
     """
     pretty = text.startswith(b"{\n")
     end = b"\n}" if pretty else b"}"
@@ -62,7 +62,7 @@ def unsealed(text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], byte
         head += end
     content = json_of(head)
     if not isinstance(content, dict):
-        raise ValueError("it holds no JSON object")  # noqa: TRY004 - as of what is no JSON
+        raise ValueError("it holds no JSON object")  # noqa: TRY004 - as for text that is not JSON
     stated = content.pop(CHECKSUM, None)
     if (stated is not None or strict) and sealed(content, rest if more else None, pretty=pretty) != text:
         raise ValueError("its checksum does not match")

@@ -1,4 +1,4 @@
-"""The content of an output, of whatever kind, to a file or to memory; with its size and checksum."""
+"""Write the content of an output, of any kind, to a file or to memory, with its size and checksum."""
 
 import contextlib
 import errno
@@ -14,12 +14,12 @@ from splitter.errors import BadResult, StorageError
 from splitter.records import Content, Deferred, Scratch
 
 READ_AT_ONCE = 1 << 20
-# small writes are gathered; what is larger goes to the file as it is, without a copy
+# smaller writes are buffered; larger ones go straight to the file, without a copy
 GATHERED = 1 << 16
 
 
 class _Hashing(io.FileIO):
-    """A file that takes the checksum of what is written, as long as it is written in sequence."""
+    """A file that computes its checksum while it is written, as long as it is written in sequence."""
 
     def __init__(self, path: str) -> None:
         with StorageError.naming(path):
@@ -46,23 +46,23 @@ class _Hashing(io.FileIO):
         return written
 
     def truncate(self, size: int | None = None) -> int:
-        """Cut the file; the checksum is then taken from the whole."""
+        """Change the file's size; the checksum is then computed by reading the whole file."""
         self.in_sequence = False
         return super().truncate(size)
 
     def fileno(self) -> int:
-        """Give the descriptor, to which a program or NumPy may write past this object."""
+        """Return the descriptor, through which a program or NumPy may write unnoticed."""
         self.in_sequence = False
         return super().fileno()
 
 
 class Callbacks:
-    """A file for C code to write to through callbacks, where an error would only be printed.
+    """A file for C code that writes through callbacks, where a raised error would only be printed.
 
-    The first is kept instead; nothing is written after it, and it is raised when the code is through.
+    The first error is kept, nothing is written after it, and it is raised when the block ends.
 
     Attributes:
-        fault: That error.
+        fault: The first error, if any.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -89,7 +89,7 @@ class Callbacks:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Raise what was kept, whatever the code has made of it."""
+        """Raise the first error, whatever the code made of it."""
         if self.fault:
             raise self.fault
 
@@ -114,7 +114,7 @@ def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, s
 
 
 def _encoded(text: str, path: str) -> bytes:
-    """Encode a text; refuse one that names a file called like the output, which is a slip."""
+    """Encode a text; refuse one that is the path of a file with the output's name, which is a mistake."""
     name = os.path.basename(path)
     if text.endswith(name) and os.path.basename(text) == name and os.path.isfile(text):
         raise BadResult(
@@ -125,7 +125,7 @@ def _encoded(text: str, path: str) -> bytes:
 
 
 def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:
-    # in the fewest calls: for a short piece a file object costs as much as the writing
+    # plain system calls: for a short piece, a file object costs as much as the write itself
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
@@ -156,15 +156,15 @@ def _have_written(raw: "_Hashing | _InMemory", writer: "Content", path: str) -> 
         if raw.fault is None:
             raise
     if raw.fault is not None:
-        # whatever the user's code made of it: the disk is full, or broken
+        # raised even if the user's code swallowed it: the disk is full, or broken
         raise StorageError.of(raw.fault, path) from raw.fault
 
 
-# -- the same, to memory ------------------------------------------------------------------------------------
+# -- content in memory --------------------------------------------------------------------------------------
 
 
 class _InMemory(io.RawIOBase):
-    """A file that is in memory while it has room there, and nobody asks for its descriptor."""
+    """A file in memory, which moves to disk if it outgrows its room or its descriptor is needed."""
 
     def __init__(self, room: memoryview, path: str) -> None:
         self._room, self._path = room, path
@@ -200,7 +200,7 @@ class _InMemory(io.RawIOBase):
         return count
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go somewhere, also past the end."""
+        """Move to a position, which may be past the end."""
         if self.file is not None:
             return self.file.seek(offset, whence)
         at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.end}[whence]
@@ -210,7 +210,7 @@ class _InMemory(io.RawIOBase):
         return at
 
     def truncate(self, size: int | None = None) -> int:
-        """Cut it, or fill it with zeros."""
+        """Cut the file, or extend it with zeros."""
         size = self._at if size is None else size
         if self.file is not None or size > len(self._room):
             return self._in_file().truncate(size)
@@ -219,7 +219,7 @@ class _InMemory(io.RawIOBase):
         return size
 
     def fileno(self) -> int:
-        """Go to disk: a descriptor lets programs write past this object."""
+        """Move the file to disk, and return its descriptor: programs may write through it."""
         return self._in_file().fileno()
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ class _InMemory(io.RawIOBase):
 
 
 def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch) -> tuple[int, str, bool]:
-    """Write to memory if there is room; return size, checksum, and whether it is in memory."""
+    """Write content to memory if it fits, else to a file; return size, checksum, and if it is in memory."""
     if isinstance(content, Deferred):
         content = content.made()
     if isinstance(content, str):
@@ -269,7 +269,7 @@ def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch
 
 
 def _take_file(path: str, source: str, scratch: Scratch) -> tuple[int, str]:
-    """Move a file that lies in scratch; copy any other, which may be somebody's original."""
+    """Move a file that is in scratch; copy any other, which may be somebody's original."""
     if not os.path.isfile(source):
         raise BadResult(f"the content of {os.path.basename(path)!r} is the path {source!r}, where no file is")
     if _is_left_to_us(source, scratch):
@@ -295,7 +295,7 @@ def measure(path: str) -> tuple[int, str]:
 
 
 def measure_file(file: io.RawIOBase | BinaryIO) -> tuple[int, str]:
-    """Return the size and the checksum of what is left to read of a file."""
+    """Return the size and the checksum of a file from its current position to its end."""
     digest = xxhash.xxh3_128()
     size = 0
     while block := file.read(READ_AT_ONCE):
@@ -305,5 +305,5 @@ def measure_file(file: io.RawIOBase | BinaryIO) -> tuple[int, str]:
 
 
 def checksum_of(digest: xxhash.xxh3_128) -> str:
-    """Return a checksum as the manifest has it."""
+    """Return a checksum as it appears in the manifest."""
     return f"xxh128:{digest.hexdigest()}"

@@ -1,4 +1,4 @@
-"""The output in a folder, on a local or a shared file system."""
+"""An output in a folder, on a local or a shared file system: set it up, and inspect it."""
 
 import contextlib
 import io
@@ -19,8 +19,8 @@ from splitter.system.durability import sync_folder
 class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
     """An output folder on a local or a shared file system.
 
-    The folder that the user names may be a link. What is in it may come from a stranger: it is reached by
-    descriptors, so that no link in it is followed (see `splitter.storage.tree`).
+    The folder that the user names may be a link. Its contents may come from a stranger, so they are reached
+    by descriptors, and links among them are never followed (see `splitter.storage.tree`).
     """
 
     def __init__(self, root: str, part: RunPart | None = None) -> None:
@@ -36,7 +36,7 @@ class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
             return
         except NotADirectoryError:
             if not os.path.lexists(self.root):
-                # what it would be in is a file
+                # a folder above it is a file, which `prepare` reports
                 return
             raise Refused(f"{self.root}: is a file, not a folder; choose another --output") from None
         except OSError as error:
@@ -58,7 +58,7 @@ class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
             for name in (RECORDS, self.staging):
                 self._made += _missing(self.path(name))
                 self.tree.make_folder(name)
-            # what is synced in them is lost where they are not there themselves
+            # sync the new folders themselves: otherwise a power cut could take them with all they contain
             for folder in dict.fromkeys(map(os.path.dirname, self._made)):
                 sync_folder(folder)
         except OSError as error:
@@ -73,7 +73,7 @@ class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
 
-    # -- looking at all of it, when no run is at work
+    # -- inspecting the output, when no run is at work
 
     def is_output(self) -> bool:
         return self.exists(OWN_FOLDER)
@@ -94,7 +94,7 @@ class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
         return self.root
 
     def walk(self) -> Iterator[str]:
-        """Yield the names of all files and empty folders but splitter's own; follow no links."""
+        """Yield the names of all files and empty folders except splitter's own; follow no links."""
         folders = [""]
         while folders:
             folder = folders.pop()
@@ -117,7 +117,7 @@ class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
 
 
 def _missing(path: str) -> list[str]:
-    """Return those of a folder and the folders around it that are not there."""
+    """Return a folder and the folders above it, as far as they do not exist, the innermost first."""
     missing = []
     while not os.path.lexists(path):
         missing.append(path)

@@ -1,4 +1,4 @@
-"""The files that a run keeps for itself, in a folder."""
+"""Read and write, in a folder, the small files that a run keeps for itself."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ _OF_PARTS = re.compile(r"part-\d+-of-\d+|shares-of-\d+|.*\.part-\d+-of-\d+\.new"
 
 
 class FolderRunFiles(FolderSteps):
-    """Files that appear whole, and are synced."""
+    """The files of a run in a folder: they appear whole, and are synced if `durable`."""
 
     def __init__(self, root: str, part: RunPart | None = None) -> None:
         super().__init__(root, part)
@@ -50,10 +50,10 @@ class FolderRunFiles(FolderSteps):
         try:
             yield file
         except BaseException:
-            # what it could not take has been said when it was written
+            # a write that failed has raised its own error before
             with contextlib.suppress(OSError):
                 file.close()
-            # once it is published there is none of this name
+            # after it is published, the temporary name is gone
             with contextlib.suppress(OSError):
                 self.tree.unlink(new)
             raise
@@ -65,7 +65,7 @@ class FolderRunFiles(FolderSteps):
         if name in self._published:
             return
         with StorageError.naming(self.path(name)):
-            # a signal may have come right after it was renamed
+            # an interrupted call may already have renamed it
             if self.tree.exists(self._new(name)):
                 self.sync_file(self._new(name))
                 self.rename(self._new(name), name)
@@ -81,7 +81,7 @@ class FolderRunFiles(FolderSteps):
         return []
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file to read; refuse one with a gap, where a few bytes on disk could take all memory."""
+        """Open a file for reading; refuse a sparse one, which is small on disk but could fill all memory."""
         with self.reading(name):
             file = open(name, "rb", opener=self.tree.open)  # noqa: SIM115 - for the caller
             if is_mostly_nothing(file.fileno()):

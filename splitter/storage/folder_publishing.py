@@ -1,4 +1,4 @@
-"""Outputs in a folder: staged beside it, renamed into it, removed."""
+"""Outputs in a folder: staged in `.splitter`, renamed to their final names, removed."""
 
 import contextlib
 import errno
@@ -18,14 +18,14 @@ from splitter.system.durability import sync_file_system
 Done = TypeVar("Done")
 
 LONGEST_PATH, LONGEST_PART = 4000, 255
-# so many characters are at most 252 bytes
+# in characters, each of at most 4 bytes: always shorter than LONGEST_PART
 SHORT_PATH = 63
-# more names than this are synced with their whole file system, which is faster
+# for more names than this, syncing the whole file system is faster
 FEW_NAMES = 2
 
 
 class FolderPublishing(FolderSteps):
-    """Outputs that get their names in single steps."""
+    """Publishing in a folder, by single renames."""
 
     def __init__(self, root: str, part: RunPart | None = None) -> None:
         super().__init__(root, part)
@@ -53,7 +53,7 @@ class FolderPublishing(FolderSteps):
 
     def clear_staging(self) -> None:
         for name in [f"{self.staging}/{one}" for one in self.names(self.staging)]:
-            # what somebody asks who watches may come and go
+            # `splitter serve --watch` may remove its mark here at any time
             with StorageError.naming(self.path(name)), contextlib.suppress(FileNotFoundError):
                 if stat.S_ISDIR(self.tree.look(name).st_mode):
                     self.tree.remove_tree(name)
@@ -61,13 +61,13 @@ class FolderPublishing(FolderSteps):
                     self.unlink(name)
 
     def publish(self, staged: str, names: list[str]) -> None:
-        """Let a folder that does not exist yet appear with all its files in a single step."""
+        """Publish a folder's files; a folder that does not exist appears with all of them in one step."""
         folder, source = os.path.dirname(names[0]), staged.removeprefix(f"{self.root}/")
         left = names[::-1]
 
         def step() -> None:
             self._make_folder(os.path.dirname(folder))
-            # what has its name already cannot be staged any more
+            # after some files were moved, the staged folder is no longer complete
             if len(left) < len(names) or not self._publish_whole(source, folder):
                 self._publish_into(source, left)
 
@@ -78,7 +78,7 @@ class FolderPublishing(FolderSteps):
             self.move(path.removeprefix(f"{self.root}/"), name)
 
     def _patiently(self, name: str, step: Callable[[], Done]) -> Done:
-        """Do a step again as long as another worker removes the folder, which stale outputs left empty."""
+        """Repeat a step that fails because another worker removed the folder, left empty by stale outputs."""
         with StorageError.naming(self.path(name)):
             for _ in range(PATIENCE - 1):
                 with contextlib.suppress(FileNotFoundError):
@@ -87,7 +87,7 @@ class FolderPublishing(FolderSteps):
             return step()
 
     def _publish_whole(self, source: str, folder: str) -> bool:
-        """Give a staged folder its name; return False if something is in a folder of that name."""
+        """Give a staged folder its name; return False if a folder of that name exists and is not empty."""
         try:
             self.rename(source, folder)
         except OSError as error:
@@ -97,7 +97,7 @@ class FolderPublishing(FolderSteps):
         return True
 
     def _publish_into(self, source: str, left: list[str]) -> None:
-        """Move the files that are left, from the end on, into a folder; FileNotFoundError if it is gone."""
+        """Move the files in `left` into a folder, last first; raise FileNotFoundError if it is gone."""
         while left:
             try:
                 self.rename(f"{source}/{os.path.basename(left[-1])}", left[-1])
@@ -178,7 +178,7 @@ class FolderPublishing(FolderSteps):
         beside = [other for other in own if os.path.dirname(other) == os.path.dirname(name)]
         there = (self.tree.look(other) for other in beside if self.tree.exists(other))
         if any(os.path.samestat(found, other) for other in there):
-            # another name of it, where case does not count
+            # one of the run's own files under another spelling: this file system ignores case
             return
         same = stat.S_ISREG(found.st_mode) and found.st_size == size
         if not same or self.measured(name) != (size, checksum):

@@ -1,4 +1,4 @@
-"""The changes that are made to an output folder, one by one."""
+"""Single changes to an output folder: rename, remove, sync."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from splitter.storage.tree import InTheWay, Tree
 
 
 class FolderSteps(Storage):
-    """A folder that is reached by descriptors, and the steps that change what is in it.
+    """A folder that is reached by descriptors, and the single steps that change its contents.
 
     Attributes:
         tree: The files of the folder.
@@ -20,12 +20,12 @@ class FolderSteps(Storage):
     def __init__(self, root: str, part: RunPart | None = None) -> None:
         self.root = os.path.abspath(root)
         self.part = part
-        # files on their way: those of a part are apart from those of the others
+        # each part stages its files in its own folder
         self.staging = f"{STAGING}/{part.name}" if part else STAGING
         self.tree = Tree(self.root)
 
     def rename(self, source: str, target: str) -> None:
-        """Give something another name, in place of what has it."""
+        """Rename a file or folder, replacing the target."""
         self.tree.rename(source, target)
 
     def unlink(self, name: str) -> None:
@@ -34,18 +34,18 @@ class FolderSteps(Storage):
             self.tree.unlink(name)
 
     def sync_folder(self, name: str) -> None:
-        """Sync the names in a folder."""
+        """Force the names in a folder to disk."""
         with self.tree.listing(name) as descriptor:
             os.fsync(descriptor)
 
     def sync_file(self, name: str) -> None:
-        """Sync the content of a file."""
+        """Force the content of a file to disk."""
         with open(name, "rb", buffering=0, opener=self.tree.open) as file:
             os.fsync(file.fileno())
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Name the file that cannot be read."""
+        """Turn an OSError into a StorageError that names the file."""
         try:
             yield
         except OSError as error:
@@ -53,7 +53,7 @@ class FolderSteps(Storage):
 
     @contextlib.contextmanager
     def refusing(self) -> Iterator[None]:
-        """Refuse a folder that nothing can be written to."""
+        """Turn an OSError into the refusal of a folder that cannot be written to."""
         try:
             yield
         except OSError as error:
@@ -61,7 +61,7 @@ class FolderSteps(Storage):
 
 
 def unwritable(root: str, error: OSError) -> Refused:
-    """Return what is said of a folder that nothing can be written to."""
+    """Return the refusal of a folder that cannot be written to."""
     if isinstance(error, InTheWay):
         return Refused(f"{error.strerror}; no run creates one there, so check where this folder came from")
     remedy = "choose another --output or free some disk space"

@@ -1,4 +1,4 @@
-"""The names of an output folder, and which folder in it belongs to an input."""
+"""The names in an output folder, and the folder in it that belongs to each input."""
 
 import os
 import re
@@ -24,12 +24,12 @@ RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", REPORT, 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where an input is read from, and which folder of the output, or which names, are its own.
+    """The rules for where an input is read from, and where its outputs go.
 
     Attributes:
-        root: What relative paths start from.
-        keep_extension: Whether the folder of an input has its extension.
-        naming: What gives outputs their names, if not each input has a folder.
+        root: The folder or URL that relative paths start from.
+        keep_extension: Whether the output folder of an input keeps the input's extension.
+        naming: The template for output names; None if each input has its own folder.
     """
 
     root: str
@@ -37,18 +37,18 @@ class Layout:
     naming: "Naming | None" = None
 
     def location(self, text: str) -> str:
-        """Return the local path, or the URL, of an input as it is listed."""
+        """Return the local path or the URL of an input, given its text in the list."""
         if "://" in text:
             if is_url(text):
                 return text
             text = without_scheme(text)
         if text[:1] != "/" and not _is_plain(text) and is_url(self.root):
-            # stores do not know `..`
+            # stores do not resolve `..`
             return joined(self.root, text)
         return text if text[:1] == "/" else f"{self.root}/{text}"
 
     def key(self, text: str) -> str:
-        """Return what identifies an input: its path below the root, or its whole path without a slash."""
+        """Return the key of an input: its path below the root, or its whole path without leading slashes."""
         if "//" not in text and text[:1] != "/" and _is_plain(text):
             return text
         path, root = self.location(text), self.root
@@ -60,46 +60,46 @@ class Layout:
         return path.removeprefix(below) if path.startswith(below) else path.lstrip("/")
 
     def folder(self, key: str) -> str:
-        """Return the folder of the output that belongs to an input, if names have no template."""
+        """Return the output folder that belongs to an input, when there is no template for names."""
         if self.keep_extension:
             return key
-        # os.path.splitext, in a third of the time
+        # like os.path.splitext, in a third of the time
         dot, start = key.rfind("."), key.rfind("/") + 1
         return key[:dot] if dot > start and key[start:dot].strip(".") else key
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a relative path has no part that would have to be resolved."""
+    """Return whether a relative path contains nothing to resolve, such as `..`."""
     return "./" not in text and text[-1:] not in (".", "/")
 
 
 def same_name(text: str) -> str:
-    """Fold a name, so that names which some file system takes for one (case, Unicode) are equal."""
+    """Fold a name, so that names are equal if some file system ignores their difference (case, Unicode)."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def key_hash(key: str) -> int:
-    """Return the number that stands for an input in commit records."""
+    """Return the number that identifies an input in commit records."""
     return xxhash.xxh3_64_intdigest(key.encode(ENCODING, ESCAPE))
 
 
 def folders_around(path: str) -> Iterator[str]:
-    """Yield the folders that a path is in, the innermost first."""
+    """Yield the folders that contain a path, the innermost first."""
     while "/" in path:
         path = path[: path.rfind("/")]
         yield path
 
 
-# what the readers know
+# the kinds of shards that outputs can be read from
 SHARD_SUFFIXES = (".tar", ".parquet")
 _SUFFIX = "|".join(map(re.escape, SHARD_SUFFIXES))
 _SHARD = re.compile(rf"({SHARDS}/shard-\d{{6,}}(?:-\d+)?(?:{_SUFFIX}))/(.+)", re.DOTALL)
 
 
 def shard_of(output: str) -> tuple[str, str]:
-    """Return the shard that an output is in and its name there; no shard for a file of its own.
+    """Return the shard that contains an output, and its name there; an empty shard for a separate file.
 
     >>> shard_of("shards/shard-000002.tar/00000007-000000.wav")
     ('shards/shard-000002.tar', '00000007-000000.wav')

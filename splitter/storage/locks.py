@@ -1,11 +1,11 @@
-"""Which run an output folder belongs to: the locks that are held in it, by runs, their parts, and workers.
+"""The locks in an output folder, held by runs, their parts, and workers.
 
-    .splitter/lock            of a run; parts of one hold it together
-    .splitter/part-1-of-4     of a part
+    .splitter/lock            held by a run; the parts of a run share it
+    .splitter/part-1-of-4     held by a part
     .splitter/gate            held for a moment, to look at the locks of parts
-    .splitter/workers         of the workers that no driver has forked, together
+    .splitter/workers         shared by the workers that no driver forked
 
-Who holds one is signed in it. The system frees it when the last process that holds it is gone.
+A lock file contains the name of its holder. The system frees a lock when its last holder ends.
 """
 
 import contextlib
@@ -33,18 +33,18 @@ _PART_LOCK = re.compile(r"part-(\d+)-of-(\d+)")
 
 
 class FolderLock(FolderSteps):
-    """What keeps other runs out of an output folder."""
+    """The locks that keep other runs out of an output folder."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave descriptors out: their numbers mean something else in a worker that is not forked."""
+        """Leave out descriptors: their numbers mean something else in a worker that was not forked."""
         return {**self.__dict__, "lock_descriptors": ()}
 
     @contextlib.contextmanager
     def locked(self, *, elsewhere: bool = False) -> Iterator[None]:
-        """Hold the folder for this run; raise Refused if another one is at work in it.
+        """Lock the folder for this run; raise Refused if another run is using it.
 
-        Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new
-        run never meets a dead run's workers. Those on other machines have a lock of their own.
+        Workers inherit the lock on purpose: it is free only when the last of them has ended, so a new run
+        never meets the workers of a dead run. Workers on other machines have a separate lock.
         """
         del elsewhere
         self.run = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
@@ -56,7 +56,7 @@ class FolderLock(FolderSteps):
                 self._sign(descriptor, self.run)
             else:
                 held.append(self._take_part(self.part, locks))
-                # workers of an earlier run on other machines do nothing more
+                # tells an earlier run's workers on other machines to do nothing more
                 self._sign(descriptor, "")
             if not self.wait_for_workers(SECONDS_FOR_DEAD_RUN):
                 raise Refused(f"{self.root}: workers of an earlier run still use it; wait for them")
@@ -67,14 +67,14 @@ class FolderLock(FolderSteps):
                 self.lock_descriptors = ()
 
     def withdraw_lock(self, *, with_files: bool) -> bool:
-        """Leave the folder to nobody, maybe with no files of locks in it; not where another part has come."""
+        """Give up the folder, `with_files` also its lock files; return False if another part is using it."""
         if self.part and self.lock_descriptors:
             try:
                 fcntl.flock(self.lock_descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
         if with_files:
-            # the lock of the run last: a process that takes a new lock then finds none that is about to go
+            # the run's lock goes last: whoever then creates a new one finds no old locks about to be deleted
             for name in (*([f"{OWN_FOLDER}/{self.part.name}"] if self.part else []), GATE, LOCK):
                 with contextlib.suppress(OSError):
                     self.tree.unlink(name)
@@ -87,7 +87,8 @@ class FolderLock(FolderSteps):
                 descriptor = self.tree.open(name, os.O_RDONLY)
             except OSError:
                 continue
-            # workers on other machines hold it together; what cannot be asked is not taken for free
+            # workers share their lock, so only an exclusive request notices them; an OSError is raised here,
+            # since a lock that cannot be tested is not taken to be free
             sign, owner = _asked(descriptor, fcntl.LOCK_EX if name == WORKERS else fcntl.LOCK_SH)
             signs.append(sign)
             if owner is not None:
@@ -96,7 +97,7 @@ class FolderLock(FolderSteps):
 
     @contextlib.contextmanager
     def gate(self) -> Iterator[None]:
-        """Be alone for a moment, to look at the locks of parts or at what they share."""
+        """Keep all other parts out for a moment, to look at their locks or at files that they share."""
         descriptor = self._opened(GATE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -105,14 +106,14 @@ class FolderLock(FolderSteps):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
-    # -- workers that no driver has forked
+    # -- workers that no driver forked
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Be known to work on a batch, in a process that the driver has not forked.
+        """Register as working on a batch, in a process that the driver did not fork.
 
-        It may be on another machine, and outlive its driver. A run that comes later waits for it, and it
-        does nothing more once there is a later run.
+        The process may be on another machine, and may outlive its driver. A later run waits for it, and once
+        there is a later run, it does no more work.
         """
         location = f"{socket.gethostname()}: {self.root}"
         try:
@@ -125,7 +126,7 @@ class FolderLock(FolderSteps):
                 raise StorageError(f"{location}: was taken over by another run, or is another folder there")
             yield
         finally:
-            # a runner that was forked meanwhile holds the descriptor as well
+            # closing is not enough: a runner forked meanwhile also holds the descriptor
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
@@ -160,7 +161,7 @@ class FolderLock(FolderSteps):
             os.pwrite(descriptor, f"{name}\n".encode() if name else b"", 0)
 
     def _taken(self, name: str, kind: int = fcntl.LOCK_EX, *, in_gate: bool = False) -> int:
-        """Take a lock; try again where its file was withdrawn meanwhile, since it keeps nobody out."""
+        """Take a lock; try again if its file was deleted meanwhile, since it then keeps nobody out."""
         while True:
             descriptor = self._opened(name)
             try:
@@ -186,7 +187,7 @@ class FolderLock(FolderSteps):
                 owner = _owner(descriptor)
                 who = _who(owner)
                 if not owner and not in_gate:
-                    # parts sign their own locks
+                    # parts sign their own locks, not the one they share
                     owner, who = self._part_at_work() or (owner, who)
                 if is_at_work(owner) or time.monotonic() > give_up:
                     message = f"{self.root}: is in use by {who}; wait for it or choose another --output"
@@ -198,7 +199,7 @@ class FolderLock(FolderSteps):
     # -- the locks of parts
 
     def _take_part(self, part: RunPart, locks: contextlib.ExitStack) -> int:
-        """Take the lock of a part; refuse to work beside parts that divide the inputs in another way."""
+        """Take the lock of a part; refuse if parts are at work that divide the inputs differently."""
         with self.gate():
             for other, owner in self._parts_at_work():
                 if other.of != part.of:
@@ -210,14 +211,14 @@ class FolderLock(FolderSteps):
             return descriptor
 
     def _part_at_work(self) -> tuple[list[str], str] | None:
-        """Return who holds the lock of a part, and which; one whose driver lives, if there is one."""
+        """Return the owner of a held part lock, and a text that names both; prefer one with a live driver."""
         with self.gate():
             found = self._parts_at_work()
         found.sort(key=lambda one: not is_at_work(one[1]))
         return next(((owner, f"{part}{_by(owner)}") for part, owner in found), None)
 
     def _parts_at_work(self) -> list[tuple[RunPart, list[str]]]:
-        """Return the parts whose locks are held, and by whom. Only in the gate."""
+        """Return the parts whose locks are held, and their owners. Call it only inside the gate."""
         found = []
         for name, part in self._part_locks().items():
             with self.refusing(), contextlib.suppress(FileNotFoundError):
@@ -227,7 +228,7 @@ class FolderLock(FolderSteps):
         return found
 
     def _part_locks(self) -> dict[str, RunPart]:
-        """Return the locks of parts that there are, held or not."""
+        """Return the existing lock files of parts, whether held or not."""
         try:
             names = sorted(self.tree.names(OWN_FOLDER))
         except (FileNotFoundError, NotADirectoryError, InTheWay):
@@ -237,7 +238,7 @@ class FolderLock(FolderSteps):
 
 
 def lock_within(descriptor: int, seconds: float) -> bool:
-    """Wait until a file can be locked; return whether that has come."""
+    """Lock a file, waiting for at most `seconds`; return whether it worked."""
     give_up = time.monotonic() + seconds
     while True:
         with contextlib.suppress(BlockingIOError):
@@ -249,7 +250,7 @@ def lock_within(descriptor: int, seconds: float) -> bool:
 
 
 def _asked(descriptor: int, kind: int) -> tuple[bytes, list[str] | None]:
-    """Return what is signed in a lock, and who holds it, if anybody does; close it."""
+    """Return the content of a lock file, and its owner if the lock is held; close the file."""
     with open(descriptor, "rb", buffering=0) as file:
         sign = file.read(1000)
         try:
@@ -260,7 +261,7 @@ def _asked(descriptor: int, kind: int) -> tuple[bytes, list[str] | None]:
 
 
 def _owner(descriptor: int) -> list[str]:
-    """Return what stands in a lock: a machine, a process, and a name that no other run has."""
+    """Return the words in a lock file: the machine, the process number, and the unique name of the run."""
     return os.pread(descriptor, 1000, 0).decode(errors="replace").split()
 
 

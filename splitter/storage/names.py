@@ -1,7 +1,7 @@
-"""The one check of names: which of them may be opened, written, moved or removed in an output folder.
+"""The one check of which names may be opened, written, moved or removed in an output folder.
 
-Names come from commit records, from small files of `.splitter` and from manifests, and an output folder may
-come from a stranger. A name that leads out of it, or into what is splitter's own, is used for nothing.
+Names come from commit records, small files of `.splitter` and manifests, and an output folder may come from a
+stranger. A name that leads out of the folder, or into splitter's own files, is never used.
 """
 
 import os
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from splitter.errors import StorageError
 from splitter.storage.layout import OWN_FOLDER, same_name
 
-# NUL, and a component that is empty, `.` or `..`: also what is absolute, or ends with a slash
+# a NUL, or a component that is empty, `.` or `..`; this includes absolute names, and a slash at the end
 _UNCLEAN = re.compile(r"\0|(?:\A|/)\.{0,2}(?:/|\Z)")
 LONGEST_SHOWN = 100
 
 
 def is_clean(name: object) -> bool:
-    """Return whether a name leads to something below the folder that it is in.
+    """Return whether a name stays below the folder that it is relative to.
 
     >>> [is_clean(name) for name in ("a/0.txt", "a/..b", "../a", "/etc/passwd", "a//b", "a/", ".", 7)]
     [True, True, False, False, False, False, False, False]
@@ -29,23 +29,23 @@ def is_clean(name: object) -> bool:
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
-        # half a surrogate pair, which JSON can say
+        # half a surrogate pair, which JSON can contain
         return False
     return True
 
 
 def is_output(name: object) -> bool:
-    """Return whether an output file can have a name: it is clean, and outside of splitter's own folder.
+    """Return whether an output file may have a name: it is clean, and outside splitter's own folder.
 
     >>> [is_output(name) for name in ("a/0.txt", ".splitter/lock", ".Splitter/lock", "a/../.splitter/lock")]
     [True, False, False, False]
     """
-    # some file systems take no notice of case
+    # some file systems ignore case
     return is_clean(name) and same_name(str(name).partition("/")[0]) != OWN_FOLDER
 
 
 def refuse_unclean(root: str, names: Iterable[str]) -> None:
-    """Refuse to use names that lead out of the folder `root`, wherever they came from."""
+    """Raise StorageError if a name leads out of the folder `root`."""
     for name in names:
         if not is_clean(name):
             raise StorageError(
@@ -55,6 +55,6 @@ def refuse_unclean(root: str, names: Iterable[str]) -> None:
 
 
 def shown(name: object) -> str:
-    """Return a name for a message: whatever is in it, on one line."""
+    """Return a name for a message, on one line and shortened."""
     text = ascii(name) if isinstance(name, str) and not name.isprintable() else repr(name)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -1,14 +1,16 @@
 """The names that a template gives to outputs, and the proof that no two inputs share one.
 
-A name is known only when its output is made, but much of it earlier: the row of the list tells fixed
-text, columns, {source} and {path}. Of each part of a template this is its *head*. Where numbers alone follow
-a head, each behind a character that is in no number, the head can be found in the name again:
+A name is complete only when its output is made, but much of it is known earlier: fixed text, columns,
+{source} and {path} follow from the row of the list. The part of a template up to its first other field is its
+*head*. If only numbers follow a head, each after a character that no number contains, the head can be
+recovered from the name:
 
     {speaker} / {source}_ {index:06d}  .wav
     head        head      number       extension, which is cut off at the last dot
 
-So from a name follows the *claim* of its input, the heads of all such parts. Inputs with different claims
-never share a name. With {path}, which may be several folders, its part alone is the claim.
+The heads of all such parts are the *claim* of an input. So the claim follows from any of its names, and
+inputs with different claims never share a name. With {path}, which may be several folders, only the part that
+contains it is the claim.
 """
 
 import os
@@ -25,13 +27,13 @@ from splitter.text.urls import LONGEST_NAME
 
 @dataclass(frozen=True)
 class NamePart:
-    """What stands between two slashes of a template.
+    """The part of a template between two slashes.
 
     Attributes:
         fields: Its fields, with the text before each.
-        head: Those at its start that the row of the list tells, with the text before the first number.
-        numbers: What follows the head in a name; None if nothing does.
-        is_claim: Whether the head can be found in a name again.
+        head: The fields at its start that follow from the row, and the text before the first number.
+        numbers: A pattern for what follows the head in a name; None if nothing does, or it is no claim.
+        is_claim: Whether the head can be recovered from a name.
     """
 
     fields: tuple[NameField, ...]
@@ -41,7 +43,7 @@ class NamePart:
 
     @classmethod
     def of(cls, fields: tuple[NameField, ...], metadata: set[str]) -> "NamePart":
-        """Divide a part; `metadata` are the fields that no row tells."""
+        """Divide a part; `metadata` are the fields that do not follow from the row."""
         known = next((at for at, one in enumerate(fields) if one.field in metadata), len(fields))
         if known == len(fields):
             return cls(fields, fields, None, is_claim=True)
@@ -55,7 +57,7 @@ class NamePart:
         return cls(fields, head, re.compile(pattern + r"\Z") if is_claim else None, is_claim)
 
     def head_in(self, text: str) -> str | None:
-        """Return the head that a part of a name has; None if it is not of this template."""
+        """Return the head in a part of a name; None if the part does not match this template."""
         if self.numbers is None:
             return text
         found = self.numbers.search(text)
@@ -63,7 +65,7 @@ class NamePart:
 
 
 def _is_delimited(number: NameField) -> bool:
-    """Return whether a field is a number that begins where the text before it ends, and nowhere else."""
+    """Return whether a field is a number, and the text before it ends in a character that no number has."""
     return bool(number.literal and number.number_characters) and (
         number.literal[-1] not in number.number_characters
     )
@@ -75,11 +77,11 @@ class Naming:
     Attributes:
         template: The template as it was given.
         metadata: The fields that are metadata of an output or of its input.
-        formats: Those of them that have to be numbers.
+        formats: Those of them that have a format, so their values must be numbers.
     """
 
     def __init__(self, template: str, header: Sequence[str], column: str) -> None:
-        """Read a template; `column` holds the paths of the list."""
+        """Parse a template; `column` is the column of the list with the paths."""
         parts = parse_name(template)
         self.template = template
         fields = [one for part in parts for one in part if one.field]
@@ -95,7 +97,7 @@ class Naming:
                     f"text, which has no format; write {{{one.field}}}"
                 )
         names = {one.field for one in fields}
-        # whose values must not be empty
+        # the fields whose values must not be empty
         self._needed = {PATH, *(one.field for one in fields if not one.default)}
         self._at = {name: header.index(name) for name in names if name in header and name not in BUILT_IN}
         self.metadata = sorted(names - {*self._at, *BUILT_IN})
@@ -108,10 +110,10 @@ class Naming:
                 "{path}_{index}; put other fields after a slash"
             )
 
-    # -- before the work: what a row tells
+    # -- before the work: what follows from a row
 
     def claim(self, row: Sequence[str], folder: str) -> str:
-        """Return what is in all names of an input and in those of no other; ValueError if they are none.
+        """Return the claim of an input; raise ValueError if its row cannot give valid names.
 
         `folder` is the path of the input below the root, without its extension.
         """
@@ -133,7 +135,7 @@ class Naming:
             yield from filter(None, (self._head_in(self._path, outer) for outer in folders_around(head)))
 
     def claim_in(self, name: str) -> str | None:
-        """Return the claim of the input whose output could have a name; None if none could."""
+        """Return the claim of any input whose output could have this name; None if none could."""
         found = same_name(name).split("/")
         more = len(found) - len(self._parts)
         if more < 0 or (more and self._path is None):
@@ -145,7 +147,7 @@ class Naming:
         return "/".join(there) if len(there) == len(heads) else None
 
     def example(self, row: Sequence[str], folder: str) -> str:
-        """Return the name of an input's first output as far as the row tells it, without an extension."""
+        """Return the name of an input's first output as far as the row determines it, without extension."""
 
         def shown(one: NameField) -> str:
             if one.field in (NAME, *self.metadata):
@@ -169,7 +171,7 @@ class Naming:
                 raise ValueError(why)
 
     def _unfit(self, field: str, value: str) -> str:
-        """Say why a value cannot be a part of a name, and what to do about it; nothing if it can."""
+        """Say why a value cannot be part of a name, and what to do about it; empty if it can."""
         what = "a slash" if "/" in value else "a NUL" if "\0" in value else ""
         if value and not what:
             return ""
@@ -186,7 +188,7 @@ class Naming:
         return "".join(one.literal + self._value(one, row, folder) for one in part.head)
 
     def _tops(self, at: int, head: str) -> str:
-        """Return the folder that names begin with, where a head tells it."""
+        """Return the top folder of the names, if a head determines it; empty otherwise."""
         top, slash, _ = head.partition("/")
         return top if at == 0 and (slash or len(self._parts) > 1) else ""
 
@@ -194,14 +196,14 @@ class Naming:
         dot = text.rfind(".") if at == len(self._parts) - 1 else -1
         return self._parts[at].head_in(text[:dot] if dot > text.rfind("/") else text)
 
-    # -- in the work: what an output tells
+    # -- during the work: what an output adds
 
     def name(
         self, row: Sequence[str], folder: str, own: str, index: int, value_of: Callable[[str], str]
     ) -> str:
-        """Return the name of an output; BadResult if that is none.
+        """Return the name of an output; raise BadResult if it is not valid.
 
-        `own` is its name in the recipe, and `value_of` gives the text of its metadata.
+        `own` is the name that the recipe gave, and `value_of` returns the text of a metadata value.
         """
         stem, extension = os.path.splitext(own)
         known = {NAME: stem, INDEX: str(index)}
@@ -233,7 +235,7 @@ class Naming:
 
 
 def _check_head(head: str, top: str, *, whole: bool) -> None:
-    """Raise ValueError if no name can have a head; a `whole` one is all there is between slashes."""
+    """Raise ValueError if no name can have this head; a `whole` one is all there is between two slashes."""
     remedy = f"change the row, or {OPTION}"
     if (whole and not is_clean(head)) or same_name(top) in RESERVED_FOLDERS:
         raise ValueError(
@@ -244,7 +246,7 @@ def _check_head(head: str, top: str, *, whole: bool) -> None:
 
 
 def _fault(name: str, extension: str) -> str:
-    """Say why an output cannot have a name; nothing if it can."""
+    """Say why an output cannot have a name; empty if it can."""
     top, last = name.partition("/")[0], name.rpartition("/")[2]
     if not is_clean(name):
         return "which cannot be used; use other fields"
@@ -253,7 +255,7 @@ def _fault(name: str, extension: str) -> str:
     if _longest_part(name) > LONGEST_NAME:
         return f"of which a part has more than {LONGEST_NAME} bytes; use fewer fields"
     if not extension and "." in last:
-        # of inputs a and a.b, an output with the extension .b and one without any would be one file
+        # otherwise, an output of input `a` with extension .b and one of input `a.b` without one would clash
         return "in which the part behind the dot could be an extension; give the output one"
     return ""
 

@@ -1,4 +1,4 @@
-"""Which storage an --output names: a folder, or a URL of an object store."""
+"""Choose the storage for an --output: a folder, or a URL of an object store."""
 
 import os
 import re
@@ -10,13 +10,13 @@ from splitter.storage.folder import LocalStorage
 from splitter.storage.remote import RemoteStorage
 from splitter.text.urls import is_url, without_scheme, without_secrets
 
-# where an object is there whole or not at all; what is missing here is a file system, or read-only
+# stores in which an object appears whole or not at all; other protocols are file systems, or read-only
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "memory")
 _SECRET = re.compile(r"^(s3a?|gs|gcs|oss|oci|memory)://[^/]*@|^\w+://[^/]*:[^/]*@")
 
 
 def storage_of(output: str, part: RunPart | None = None) -> Storage:
-    """Return the output folder, or the place in an object store, that --output names."""
+    """Return the storage for an --output, which names a local folder or a folder in an object store."""
     if not is_url(output):
         return LocalStorage(os.path.expanduser(without_scheme(output)), part)
     protocol, _, rest = output.partition("://")

@@ -1,9 +1,9 @@
-"""Which run an output in an object store belongs to.
+"""Ownership of an output in an object store, in place of a lock.
 
-A store has no locks. What it has is that of many who create the same object only one succeeds. So the owners
-of an output are numbered, `.splitter/lock-000001` and on, and the highest number owns it. A run that takes
-the output over creates the next one. While a run lives it writes its own again and again, with a beat that
-changes; one that has not changed for long is of a dead run.
+A store has no locks, but if several processes create the same object, only one succeeds. So locks are
+numbered objects, `.splitter/lock-000001` and so on, and the highest one owns the output. A run that takes it
+over creates the next one. While a run is alive, it keeps writing its lock with a new beat; if the beat has
+not changed for a long time, the run is dead.
 
     lock-000001 free      lock-000002 of a dead run      lock-000003 beat 17: the owner
 """
@@ -26,18 +26,18 @@ from splitter.stores.objects import Objects, objects_at
 from splitter.system.children import lives, process_space, started
 
 SECONDS_BETWEEN_BEATS = 5.0
-# a run whose beat has not changed for so long is dead, or has lost the store
+# a run whose beat has not changed for this long is dead, or has lost its connection to the store
 SECONDS_OF_SILENCE = 30.0
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_LEAVE = 10.0
-# by so much the time when a process began may be told differently
+# the start time that the system reports for a process may vary by this much
 SECONDS_OF_CLOCK = 2.0
-# of runs that are over; so that a worker that was away for long still sees how far the numbers have come
+# how many locks of finished runs remain, so that a worker that was away for long still sees later runs
 LOCKS_KEPT = 3
 _MOST_PROCESSES = 1 << 31
 _LOCK = re.compile(r"lock-(\d{6,})")
 
-# held while a beat is sent: no process is forked in the middle of a request
+# held while a beat is sent, so that no process is forked in the middle of a request
 _beating = threading.Lock()
 os.register_at_fork(
     before=_beating.acquire, after_in_parent=_beating.release, after_in_child=_beating.release
@@ -46,17 +46,17 @@ os.register_at_fork(
 
 @dataclass(frozen=True)
 class LockOwner:
-    """What stands in a lock.
+    """The content of a lock.
 
     Attributes:
         host: The machine of the driver.
-        space: Among whose processes that is: a container has its own, maybe under the name of its host.
-        process: Its number there.
-        started: When that began; another process may have its number later.
-        run: A name that no other run has.
+        space: The process namespace of the driver: a container may have its host's name, but not its space.
+        process: The process number of the driver.
+        started: When the driver began, since another process may get its number later.
+        run: The unique name of the run.
         elsewhere: Whether workers may be on other machines, or outlive the driver.
-        beat: Another one each time.
-        free: Whether that run is over.
+        beat: A number that changes with each beat.
+        free: Whether the run is over.
     """
 
     host: str = ""
@@ -70,7 +70,7 @@ class LockOwner:
 
     @classmethod
     def read(cls, content: bytes) -> "LockOwner":
-        """Return the owner as it stands there; nobody known if it is damaged."""
+        """Parse the content of a lock; return an unknown owner if it is damaged."""
         try:
             owner = cls(**json_of(content))
         except (ValueError, TypeError):
@@ -82,17 +82,17 @@ class LockOwner:
         return owner if same and 0 <= owner.process < _MOST_PROCESSES else cls()
 
     def content(self) -> bytes:
-        """Return it as a lock holds it."""
+        """Return the content of the lock file."""
         return json.dumps(asdict(self)).encode()
 
     @property
     def who(self) -> str:
-        """The process, for a message."""
+        """The driver's process, for messages."""
         return f"process {self.process} on {self.host}" if self.host else "another run"
 
     @property
     def is_gone(self) -> bool:
-        """Return whether its driver was on this machine and is dead, and its workers with it."""
+        """Return whether its driver was on this machine and is dead, together with its workers."""
         return self._is_of_here() and not self.elsewhere and not self._is_there()
 
     @property
@@ -109,17 +109,17 @@ class LockOwner:
 
 
 class InUse(Refused):
-    """Another run is at work."""
+    """An output that another run is using."""
 
 
 class Ownership:
-    """That of one run over an output; workers have a copy, which can only look.
+    """The ownership of an output by one run; workers have a copy, which can only check it.
 
     Attributes:
         objects: The objects of the output.
-        owner: What stands in this run's lock.
-        number: The number of that; 0 without one.
-        lost: Why this run must not go on, once another one has taken the output over.
+        owner: The content of this run's lock.
+        number: The number of this run's lock; 0 if it has none.
+        lost: Why this run must stop, if another one has taken over the output; empty otherwise.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -132,13 +132,13 @@ class Ownership:
         self._thread: threading.Thread | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a worker needs."""
+        """Pickle only what a worker needs."""
         return Ownership, (self.objects,), {"owner": self.owner, "number": self.number}
 
-    # -- taking and leaving
+    # -- taking and releasing
 
     def take(self, *, elsewhere: bool) -> LockOwner:
-        """Become the owner, and stay it; returns the one before. Refuses an output that is in use."""
+        """Become the owner, and begin to send beats; return the previous owner. Refuse an output in use."""
         process = os.getpid()
         here = (socket.gethostname(), process_space(), process, started(process))
         mine = LockOwner(*here, secrets.token_hex(8), elsewhere)
@@ -156,7 +156,7 @@ class Ownership:
         return before
 
     def advance(self) -> None:
-        """Stay the owner under the next number: workers that know only this one do nothing more."""
+        """Move to the next lock number, so that workers that know only the old one do nothing more."""
         self._end_beats()
         if self.lost:
             return
@@ -167,11 +167,11 @@ class Ownership:
         self._begin_to_beat()
 
     def leave(self, *, nothing_there: bool = False) -> None:
-        """Say that this run is over; where nothing else is in the output, leave no lock either."""
+        """Mark this run as over; delete the lock if there is nothing else in the output."""
         self._end_beats()
         if not self.lost:
             hasty = objects_at(self.objects.root, SECONDS_TO_LEAVE)
-            # a lock that cannot be freed is one of a dead run
+            # if the lock cannot be freed, the next run takes it for a dead run's
             with contextlib.suppress(Exception):
                 if nothing_there:
                     hasty.delete([_name(self.number)])
@@ -180,7 +180,7 @@ class Ownership:
         self.number = 0
 
     def _user_after_waiting(self, number: int, owner: LockOwner) -> str:
-        """Wait until it is clear whether the owner is dead; return who it is if it lives."""
+        """Wait until it is clear whether the owner is dead; return its name if it is alive."""
         give_up = time.monotonic() + SECONDS_OF_SILENCE
         while not owner.free and not owner.is_gone:
             time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -194,7 +194,7 @@ class Ownership:
     # -- looking
 
     def user(self) -> tuple[str, tuple[bytes, ...]]:
-        """Return who is at work, if anybody, and what stands in the lock; one that may be dead is watched."""
+        """Return who is at work (empty if nobody) and the lock; watch a run that may be dead until clear."""
         number, owner = self._highest()
         sign = (_name(number).encode(), owner.content())
         if sign != self._dead:
@@ -213,7 +213,7 @@ class Ownership:
         return LockOwner.read(self.objects.read(_name(number)))
 
     def confirm(self) -> None:
-        """Raise StorageError if another run has taken the output over."""
+        """Raise StorageError if another run has taken over the output."""
         if self.number and not self.lost:
             self._compare(self.objects)
         if self.lost:
@@ -247,10 +247,10 @@ class Ownership:
         objects = objects_at(self.objects.root, patience=0)
         beat = 0
         while not stop.wait(SECONDS_BETWEEN_BEATS) and not self.lost:
-            # without an answer the next beat will do
+            # if this beat fails, the next one will do
             with _beating, contextlib.suppress(Exception):
                 self._compare(objects)
-                # a store that does not know how to create only what is not there has let another one in
+                # a store that ignores "create only if missing" may have let another run overwrite this lock
                 if LockOwner.read(objects.read(_name(self.number))).run != self.owner.run:
                     self._note_loss(self.number)
                 beat += 1
@@ -263,6 +263,6 @@ def _name(number: int) -> str:
 
 
 def _numbers(objects: Objects) -> list[int]:
-    """Return the numbers of the locks that there are."""
+    """Return the numbers of the existing locks."""
     matches = map(_LOCK.fullmatch, objects.listed(OWN_FOLDER, "lock-"))
     return [int(match[1]) for match in matches if match]

@@ -1,7 +1,7 @@
-"""The output in an object store: the twin of the folder, behind the same seam.
+"""An output in an object store, with the same interface as one in a folder.
 
-What is on its way is on local disk, in the system's temporary folder: the files of the batches at work,
-the copy of the list, and the commit records. Content goes to the store by one PUT for each file.
+Unfinished files are on local disk, in the system's temporary folder: the files of current batches, the copy
+of the list, and the commit records. Each file goes to the store by one PUT.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ from splitter.stores.objects import NO_SUCH_BUCKET, PARTS_AT_A_TIME, READ_AT_ONC
 from splitter.stores.threads import each_in_threads, in_threads
 from splitter.system.cpus import usable_cpus
 
-# seconds for the first requests, before any work: a store that is not there is refused soon
+# patience in seconds with the first requests, before any work: a missing store is refused soon
 FIRST_PATIENCE = 10.0
 SECONDS_FOR_REQUESTS_TO_END = 2.0
 SECONDS_OF_TRUST = 10.0
-# each takes twice its room on the local disk
+# each shard takes twice its size on the local disk
 MOST_SHARDS_AT_ONCE = 4
 _RUN = re.compile(r"[0-9a-f]{16}")
 
@@ -53,7 +53,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
     # -- taking the output
 
     def refuse_strange(self) -> None:
-        """Look what is there, which is all there is to prepare."""
+        """Refuse a URL that contains anything but an output; a store needs no other preparation."""
         first = objects_at(self.root, FIRST_PATIENCE)
         with self.refusing():
             if first.listed(OWN_FOLDER):
@@ -67,10 +67,10 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
 
     @contextlib.contextmanager
     def locked(self, *, elsewhere: bool = False) -> Iterator[None]:
-        """Own the output for this run.
+        """Take ownership of the output for this run.
 
-        A folder on local disk is locked as well, and the workers on this machine inherit that: a later run
-        on this machine waits until the last of them is gone.
+        A local folder is locked as well, and the workers on this machine inherit that lock, so a later run on
+        this machine waits until the last of them has ended.
         """
         ownership = self.ownership = Ownership(objects_at(self.root, FIRST_PATIENCE))
         with self.refusing():
@@ -84,7 +84,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             fcntl.flock(self.lock_descriptors[0], fcntl.LOCK_EX)
             yield
         finally:
-            # what a worker still has in hand is of no use any more
+            # a worker that is still at work can no longer publish its files
             shutil.rmtree(self.local_staging, ignore_errors=True)
             for descriptor in self.lock_descriptors:
                 os.close(descriptor)
@@ -93,7 +93,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             self.start_afresh()
 
     def _bury(self, before: LockOwner) -> None:
-        """Wait for what a dead run has left at work on this machine, and remove what it has left on disk."""
+        """Wait for the workers that a dead run left on this machine, and remove the files it left on disk."""
         if before.host != socket.gethostname() or not _RUN.fullmatch(before.run):
             return
         left = staging_of(before)
@@ -112,7 +112,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         self._nothing_there = self.was_new
 
     def confirm(self, *, lately: bool = False) -> None:
-        """Send one LIST: whether a later run has come."""
+        """Send one LIST, and raise StorageError if it shows a later run."""
         if lately and time.monotonic() - self._confirmed < SECONDS_OF_TRUST:
             return
         with self.reading(OWN_FOLDER):
@@ -121,25 +121,25 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Check that the output is still the run's; workers cannot be seen here."""
+        """Check that the output still belongs to the run; a store does not show who is at work."""
         self.confirm()
         yield
 
     def wait_for_workers(self, seconds: float) -> bool:
-        """Make them stop, and wait for what they have sent already."""
+        """Make the workers of earlier runs stop, and wait for the requests that they have already sent."""
         with self.writing(OWN_FOLDER):
             self.ownership.advance()
         time.sleep(min(seconds, SECONDS_FOR_REQUESTS_TO_END))
         return True
 
     def users(self) -> tuple[str, tuple[bytes, ...]]:
-        """Send two requests, and watch a lock whose run may be dead until that is clear."""
+        """Send two requests; if the run of a lock may be dead, watch the lock until that is clear."""
         with self.reading(OWN_FOLDER):
             return self.ownership.user()
 
-    # -- looking at all of it, when no run is at work
+    # -- inspecting the output, when no run is at work
 
-    # read several at a time, and not in several processes
+    # large, so that outputs are read by threads of one process, and not divided among processes
     look_at_once = 1 << 32
 
     def is_output(self) -> bool:
@@ -147,7 +147,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             return bool(objects_at(self.root, FIRST_PATIENCE).listed(OWN_FOLDER))
 
     def open_output(self, name: str) -> io.RawIOBase:
-        """Send one GET for each piece, the first of them now; one at a time is in memory."""
+        """Open an object; send one GET for each piece, for the first at once, and hold one in memory."""
         piece = functools.lru_cache(maxsize=1)(functools.partial(self._piece, name))
         first = len(piece(0))
 
@@ -169,14 +169,14 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         raise FileNotFoundError(name)
 
     def walk(self) -> Iterator[str]:
-        """Send one LIST for each thousand names."""
+        """Yield the names of all files except splitter's own, with one LIST for each thousand."""
         with self.reading(""):
             for name in self.objects.all_names():
                 if not name.startswith(f"{OWN_FOLDER}/"):
                     yield name
 
     def near(self, name: str, folder: str) -> str:
-        """Fetch a copy, several pieces at a time."""
+        """Fetch a copy into `folder`, several pieces at a time."""
         path = f"{folder}/{name}"
         first = self._piece(name, 0)
         size = len(first) if len(first) < READ_AT_ONCE else self.size_of(name)
@@ -199,11 +199,11 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
     def of_each_output(
         self, function: Callable[[Item], Answer], items: Iterable[Item]
     ) -> Generator[Answer, None, None]:
-        """Yield as many at a time as a client has connections."""
+        """Yield the function's result for each item; as many at a time as a client has connections."""
         return each_in_threads(function, items)
 
     def of_each_shard(
         self, function: Callable[[Item], Answer], items: Sequence[Item], workers: int | None
     ) -> Generator[Answer, None, None]:
-        """Yield a few at a time: the client of a store has threads, with which no process may be forked."""
+        """Yield the function's results from a few threads: with a client's own threads, forking is unsafe."""
         return each_in_threads(function, items, min(workers or usable_cpus(), MOST_SHARDS_AT_ONCE))

@@ -1,4 +1,4 @@
-"""How an object store is reached: its objects, the files on their way, and what its errors mean."""
+"""Access to an output in an object store: its objects, its owner, and the meaning of its errors."""
 
 import contextlib
 import tempfile
@@ -18,9 +18,9 @@ class RemoteAccess(Storage):
     """The objects below a URL.
 
     Attributes:
-        objects: The objects.
-        ownership: Whose output they are.
-        was_new: Whether nothing was there when the run began.
+        objects: The client for the objects.
+        ownership: The ownership of the output by this run.
+        was_new: Whether the output was empty when the run began.
     """
 
     def __init__(self, root: str) -> None:
@@ -32,7 +32,7 @@ class RemoteAccess(Storage):
         self.start_afresh()
 
     def start_afresh(self) -> None:
-        """Forget what belongs to this process alone."""
+        """Reset what belongs to this process alone, such as open files."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = ("was_new", "objects", "ownership", "run")
@@ -44,7 +44,7 @@ class RemoteAccess(Storage):
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """Say what could not be written, and why; write nothing where another run is at work."""
+        """Name the object that cannot be written, and why; write nothing if another run has taken over."""
         if self.lost:
             raise StorageError(self.lost)
         refuse_unclean(self.root, (name,))
@@ -53,7 +53,7 @@ class RemoteAccess(Storage):
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Say what could not be read, and why."""
+        """Name the object that cannot be read, and why."""
         if name:
             refuse_unclean(self.root, (name,))
         with self._named_errors(f"cannot read {self.path(name)}"):
@@ -65,14 +65,14 @@ class RemoteAccess(Storage):
             yield
         except (StorageError, Refused, Unreadable):
             raise
-        except Exception as error:  # the client of a store raises what it likes
+        except Exception as error:  # the client of a store may raise anything
             if code_of(error) == NO_SUCH_BUCKET:
                 raise StorageError(f"{self.root}: {NO_BUCKET}") from error
             raise StorageError(f"{what}: {reason_of(error)}; {TO_CONTINUE}") from error
 
     @contextlib.contextmanager
     def refusing(self) -> Iterator[None]:
-        """Refuse in one line what does not work, before any work."""
+        """Turn any error before the work begins into a refusal, with a remedy."""
         try:
             yield
         except Refused:
@@ -81,12 +81,12 @@ class RemoteAccess(Storage):
             raise Refused(f"{self.root}: {reason_of(error)}{_remedy(self.root, error)}") from error
 
     def naming_temporary(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Name the temporary file that cannot be written."""
+        """Turn an OSError for a temporary file into NoTemporarySpace, which names it."""
         where = f"a temporary file for {self.path(name)} in {tempfile.gettempdir()}"
         return NoTemporarySpace.naming(where)
 
     def size_of(self, name: str) -> int:
-        """Return the bytes of an object."""
+        """Return the size of an object in bytes."""
         with self.reading(name):
             size = self.objects.size(name)
             if size is None:
@@ -115,7 +115,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _remedy(root: str, error: Exception) -> str:
-    """Return what to do before a run can begin."""
+    """Return the advice to add to an error before a run begins."""
     code = code_of(error)
     if code == NO_SUCH_BUCKET or is_missing(error):
         return "; create it first, or fix the URL"

@@ -1,4 +1,7 @@
-"""The files that a run keeps for itself, in an object store; on this machine they are temporary files."""
+"""Read and write, in an object store, the small files that a run keeps for itself.
+
+On this machine, they are temporary files.
+"""
 
 import contextlib
 import io
@@ -14,27 +17,27 @@ from splitter.stores.threads import in_threads
 
 
 class RemoteRunFiles(RemoteAccess):
-    """Files that go to the store whole, and copies of those that are there."""
+    """The files of a run in a store: each is uploaded whole, and read from a local copy."""
 
     def start_afresh(self) -> None:
         super().start_afresh()
         self._working: dict[str, BinaryIO] = {}
         self._published: set[str] = set()
-        # copies, one after the other in a file without a name, which is gone with the process
+        # the copies are in one nameless file, one after the other; it is gone when the process ends
         self._copies: dict[str, FilePart] = {}
         self._file: SharedFile | None = None
         self._end = 0
         self._sizes: dict[str, int] = {}
 
     def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        """Send one PUT, which a store makes durable."""
+        """Store a file by one PUT; a store makes it durable."""
         del durable
         with self.writing(name):
             self.objects.write(name, content)
 
     @contextlib.contextmanager
     def replacing(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        """Open a temporary file, which goes to the store at the end."""
+        """Open a temporary file, which is uploaded when the block ends without an error."""
         del durable
         with self._temporary(name) as file:
             with self.naming_temporary(name):
@@ -45,7 +48,7 @@ class RemoteRunFiles(RemoteAccess):
 
     @contextlib.contextmanager
     def working_file(self, name: str) -> Iterator[BinaryIO]:
-        """Open a temporary file, which `publish_file` sends to the store."""
+        """Open a temporary file, which `publish_file` uploads, at the latest when the block ends."""
         with self._temporary(name) as file:
             self._working[name] = file
             yield file
@@ -65,14 +68,14 @@ class RemoteRunFiles(RemoteAccess):
 
     @contextlib.contextmanager
     def _temporary(self, name: str) -> Iterator[BinaryIO]:
-        """Open a file without a name: it is gone with this process, however that ends."""
+        """Open a nameless file, which is gone when this process ends, however it ends."""
         with self.naming_temporary(name):
             file = tempfile.TemporaryFile(buffering=1 << 20, prefix="splitter-")  # noqa: SIM115 - closed below
         with contextlib.closing(file):
             yield cast("BinaryIO", file)
 
     def names(self, folder: str) -> list[str]:
-        """Send one LIST for each thousand."""
+        """Return the names in a folder, sorted, with one LIST for each thousand."""
         with self.reading(folder):
             found = self.objects.listed(folder)
         self._sizes.update((f"{folder}/{name}", size) for name, size in found.items())
@@ -98,7 +101,7 @@ class RemoteRunFiles(RemoteAccess):
         return cast("BinaryIO", io.BufferedReader(RangeFile(read_at, lambda: size)))
 
     def have_at_hand(self, names: Sequence[str]) -> None:
-        """Fetch what was not fetched before, several at a time."""
+        """Fetch the files that have no copy yet, several pieces at a time."""
         wanted = [name for name in names if name not in self._copies]
         unknown = [name for name in wanted if name not in self._sizes]
         self._sizes.update(zip(unknown, in_threads(self.size_of, unknown), strict=True))

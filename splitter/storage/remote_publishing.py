@@ -1,4 +1,4 @@
-"""Outputs in an object store: staged on this machine, sent to their names, removed."""
+"""Outputs in an object store: staged on this machine, uploaded to their final names, removed."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from splitter.stores.threads import in_threads
 
 
 class RemotePublishing(RemoteAccess):
-    """Outputs that appear by one PUT each."""
+    """Publishing in a store, by one PUT for each output."""
 
     parks_copies = True
     always_durable = True
@@ -30,14 +30,14 @@ class RemotePublishing(RemoteAccess):
 
     @property
     def local_staging(self) -> str:
-        """Return the folder on this machine for what is on its way."""
+        """Return the folder on this machine for the run's staged files."""
         return staging_of(self.ownership.owner)
 
     def make_local_staging(self, name: str) -> str:
-        """Make a folder in it."""
+        """Make a folder in the run's local staging folder, and return its path."""
         path = f"{self.local_staging}/{name}"
         for patience in reversed(range(PATIENCE)):
-            # the last batch of another worker may be finished here, and take the folder along
+            # another worker may finish its last batch just now, and remove the run's folder
             gone = contextlib.suppress(FileNotFoundError) if patience else contextlib.nullcontext()
             with StorageError.naming(path), gone:
                 with contextlib.suppress(FileExistsError):
@@ -54,7 +54,7 @@ class RemotePublishing(RemoteAccess):
         return self.local_staging
 
     def park(self, batch: str) -> None:
-        """Put them into the store, too."""
+        """Upload copies of a batch's staged files."""
         start = f"{self.local_staging}/{batch}/"
         paths = [os.path.join(folder, name) for folder, _, names in os.walk(start) for name in sorted(names)]
         names = [f"{STAGING}/{batch}/{path.removeprefix(start)}" for path in paths]
@@ -62,7 +62,7 @@ class RemotePublishing(RemoteAccess):
         in_threads(self._upload, list(zip(paths, names, strict=True)))
 
     def unstage(self, batch: str, *, and_parked: bool = True) -> None:
-        """Remove a batch's files; the folder of the run goes with the last, unless it is the driver's."""
+        """Remove a batch's files, and the run's local folder once nothing is left in it."""
         shutil.rmtree(f"{self.local_staging}/{batch}", ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(self.local_staging)
@@ -71,24 +71,24 @@ class RemotePublishing(RemoteAccess):
             self.remove(parked)
 
     def clear_staging(self) -> None:
-        """Remove what was parked, and end the uploads of the run's own files that a death has left open."""
+        """Remove parked files, and abort the uploads of splitter's own files that a dead run left open."""
         with self.reading(STAGING):
             parked = self.objects.below(STAGING)
         self.remove(parked)
         self.objects.abort_uploads(below=RESERVED_FOLDERS)
 
     def driver_is_gone(self) -> None:
-        """Remove its mark from the folder of the run, and the folder with the last that is in it."""
+        """Remove the driver's mark from the run's local folder, and the folder itself if it is then empty."""
         for path in (f"{self.local_staging}/driver", self.local_staging):
             with contextlib.suppress(OSError):
                 os.rmdir(path)
 
     def publish(self, staged: str, names: list[str]) -> None:
-        """Send one PUT for each, several at a time."""
+        """Upload the files of a staged folder, several at a time."""
         self.publish_all([(staged, names)])
 
     def publish_all(self, folders: Sequence[tuple[str, list[str]]]) -> None:
-        """Send one PUT for each file of all of them, several at a time."""
+        """Upload the files of several staged folders, several files at a time."""
         files = [(f"{staged}/{os.path.basename(name)}", name) for staged, names in folders for name in names]
         in_threads(self._upload, files)
 
@@ -101,7 +101,7 @@ class RemotePublishing(RemoteAccess):
             self.objects.upload(name, content)
 
     def move(self, source: str, target: str) -> bool:
-        """Copy within the store, and delete; return False if it is not there."""
+        """Copy an object within the store and delete the source; return False if the source is missing."""
         refuse_unclean(self.root, (source,))
         with self.writing(target):
             try:
@@ -114,7 +114,7 @@ class RemotePublishing(RemoteAccess):
         return True
 
     def remove(self, names: Iterable[str]) -> None:
-        """Send one request for each thousand."""
+        """Delete objects, with one request for each thousand."""
         some = list(names)
         refuse_unclean(self.root, some)
         if some:
@@ -122,7 +122,7 @@ class RemotePublishing(RemoteAccess):
                 self.objects.delete(some)
 
     def withdraw(self, names: Iterable[str]) -> None:
-        """Delete, and end uploads in parts that are half-way there."""
+        """Delete objects, and abort their unfinished multipart uploads."""
         some = list(names)
         self.remove(some)
         if some:
@@ -136,7 +136,7 @@ class RemotePublishing(RemoteAccess):
         return "is too long for an object store" if long else ""
 
     def may_hold(self, folder: str, beginning: str = "") -> bool:
-        """Send one LIST, unless nothing was there when the run began."""
+        """Send one LIST, unless the output was empty when the run began."""
         if self.was_new:
             return False
         with self.reading(folder):
@@ -144,7 +144,7 @@ class RemotePublishing(RemoteAccess):
         return bool(self._seen[1])
 
     def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
-        """Compare with what `may_hold` has seen."""
+        """Compare with the listing that `may_hold` has just made."""
         del own
         folder, sizes = self._seen
         there = sizes.get(name.removeprefix(f"{folder}/"))
@@ -153,5 +153,5 @@ class RemotePublishing(RemoteAccess):
 
 
 def staging_of(owner: LockOwner) -> str:
-    """Return the folder on this machine for what a run has on its way."""
+    """Return the folder on this machine for a run's staged files."""
     return f"{tempfile.gettempdir()}/splitter-staging-{owner.run}"

@@ -1,10 +1,10 @@
 """The files below a folder, reached by descriptors: no link below it is ever followed.
 
-    outputs -> /big/disk/outputs       what the user names may be a link, and is followed once
-    outputs/.splitter -> /home/me      what stands in it may not: an output folder may come from a stranger
+    outputs -> /big/disk/outputs       the folder that the user names may be a link, and is followed once
+    outputs/.splitter -> /home/me      links in it are refused: an output folder may come from a stranger
 
-Every name is walked from the folder down, each step by the descriptor of the one before. Folders that were
-used last stay open, in each thread its own.
+Every name is walked from the folder down, each step relative to the descriptor of the one before. The most
+recently used folders stay open, separately in each thread.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from typing import Any, TypeVar, cast
 
 from splitter.storage.names import refuse_unclean
 
-# enough to walk on from it; it asks for no permission to list
+# enough for walking through a folder, without permission to list it
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# what a link in the way of a folder or of a file comes to, by system
+# the errors that a link in place of a folder or file causes, on various systems
 _MAYBE_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO, errno.ENODEV)
 _KINDS = {
     stat.S_IFLNK: "a link",
@@ -33,20 +33,20 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# folders that stay open, in the first thread and in each of the others, which may be many; a step that has
-# two names needs both, and the one that it walks from
+# how many folders stay open in the first thread, and in each other thread, of which there may be many; a
+# step with two names needs both their folders, and the one that the walk starts from
 _MOST_OPEN, _MOST_OPEN_IN_A_THREAD = 8, 3
 _MOST_NESTED = 32
 # smaller files may be read whole, whatever is in them
 _SMALL = 16 << 20
-# what stat counts room on disk in; no gap is smaller
+# the unit in which stat counts room on disk; no gap is smaller
 _BLOCK = 512
-# whether a folder that is open says that it was removed
+# whether the descriptor of an open folder shows that the folder was removed
 _TELLS_REMOVAL = sys.platform == "linux"
 
 
 class InTheWay(OSError):
-    """A link, or something else that is neither a file nor a folder, stands where splitter has its own."""
+    """A link, a device or the like found where splitter expects one of its files or folders."""
 
     def __init__(self, path: str, kind: str) -> None:
         what = (
@@ -57,7 +57,7 @@ class InTheWay(OSError):
 
 
 class _OpenFolders(OrderedDict[str, tuple[int, int, int]]):
-    """By name: the descriptor of a folder, its device and its number there; closed with the thread."""
+    """The open folders of a thread, by name: descriptor, device and inode; closed when the thread ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class _OpenFolders(OrderedDict[str, tuple[int, int, int]]):
 
 
 class _OfThread(threading.local):
-    """What one thread has open: no other closes it in the middle of a step."""
+    """The folders that one thread has open, which no other closes in the middle of a step."""
 
     def __init__(self) -> None:
         self.folders = _OpenFolders()
@@ -86,7 +86,7 @@ _Step = TypeVar("_Step", bound=Callable[..., Any])
 
 
 def _with_new_descriptors(step: _Step) -> _Step:
-    """Do a step once more by names alone: on NFS a folder may be open that another machine has removed."""
+    """Repeat a step with newly opened folders, since on NFS another machine may have removed an open one."""
 
     @functools.wraps(step)
     def done(tree: "Tree", *args: Any) -> Any:  # noqa: ANN401 - as the step
@@ -109,13 +109,13 @@ class Tree:
         self._open = _OfThread()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave out open folders, which stay in their process."""
+        """Pickle without the open folders, which belong to this process."""
         return Tree, (self.root,)
 
     # -- folders
 
     def _folder(self, name: str) -> int:
-        """Return the descriptor of a folder, which stays open while the next is asked for."""
+        """Return the descriptor of a folder; it stays open at least until another one is requested."""
         opened = self._still_open(name)
         if opened is not None:
             return opened
@@ -147,10 +147,10 @@ class Tree:
             raise
 
     def _still_open(self, name: str) -> int | None:
-        """Return a folder that is open, if it is still that folder.
+        """Return the descriptor of a folder if it is open, and still belongs to the folder of that name.
 
-        User code in this process may have closed it, and opened another file under its number; and another
-        process may have removed it, and made it again.
+        User code in this process may have closed the descriptor and opened another file with its number, and
+        another process may have removed the folder and created it again.
         """
         folders = self._open.folders
         opened = folders.get(name)
@@ -168,7 +168,7 @@ class Tree:
         return None
 
     def _is_still_there(self, name: str, found: os.stat_result) -> bool:
-        """Look by name, where an open folder does not tell that it was removed."""
+        """Return whether a name still leads to an open folder, where the descriptor does not show it."""
         if _TELLS_REMOVAL:
             return True
         with contextlib.suppress(OSError):
@@ -184,17 +184,17 @@ class Tree:
         return descriptor
 
     def forget(self) -> None:
-        """Look again at what each name leads to, since it may be another folder now."""
+        """Close all folders, so that each name is walked again: it may lead to another folder now."""
         self._open.folders.close()
 
     def _at(self, name: str) -> tuple[int, str]:
-        """Return the folder that a name is in, and what it is called there."""
+        """Return the descriptor of the folder that contains a name, and the last component of the name."""
         refuse_unclean(self.root, (name,))
         folder, _, last = name.rpartition("/")
         return self._folder(folder), last
 
     def _tell_what_is_there(self, error: OSError, folder: int, step: str, name: str) -> None:
-        """Raise InTheWay where that is why a name could not be used."""
+        """Raise InTheWay if a link or the like caused the error."""
         if error.errno not in _MAYBE_LINK:
             return
         with contextlib.suppress(FileNotFoundError):
@@ -210,12 +210,12 @@ class Tree:
 
     @_with_new_descriptors
     def look(self, name: str) -> os.stat_result:
-        """Return what has the name, and not what a link leads to."""
+        """Return the status of a name; if it is a link, of the link itself."""
         folder, last = self._at(name)
         return os.lstat(last, dir_fd=folder)
 
     def exists(self, name: str) -> bool:
-        """Return whether there is something of that name."""
+        """Return whether a name exists."""
         try:
             self.look(name)
         except (FileNotFoundError, NotADirectoryError):
@@ -230,7 +230,7 @@ class Tree:
 
     @_with_new_descriptors
     def refuse_strangers(self, folder: str) -> None:
-        """Raise InTheWay if there is anything in a folder but files and folders."""
+        """Raise InTheWay if a folder contains anything but files and folders."""
         with self.listing(folder) as descriptor, os.scandir(descriptor) as entries:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
@@ -241,7 +241,7 @@ class Tree:
 
     @contextlib.contextmanager
     def listing(self, folder: str) -> Iterator[int]:
-        """Open a descriptor to list a folder or to sync it, for this process alone."""
+        """Open a new descriptor for listing or syncing a folder, and close it afterwards."""
         descriptor = self._list(folder)
         try:
             yield descriptor
@@ -256,7 +256,7 @@ class Tree:
 
     @_with_new_descriptors
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """Open a plain file; what is no plain one could block, or lead elsewhere."""
+        """Open a plain file; raise OSError for anything else, which could block or lead elsewhere."""
         folder, last = self._at(name)
         try:
             descriptor = os.open(
@@ -272,7 +272,7 @@ class Tree:
         raise OSError(errno.EINVAL, f"it is {_KINDS.get(stat.S_IFMT(found), 'a folder')}, not a plain file")
 
     def create(self, name: str, flags: int) -> int:
-        """Create an empty file, in place of one that a dead run has left; refuse any other."""
+        """Create an empty file, replacing one that a dead run left; raise InTheWay for a link or the like."""
         flags |= os.O_CREAT | os.O_EXCL
         try:
             return self.open(name, flags)
@@ -285,7 +285,7 @@ class Tree:
 
     @_with_new_descriptors
     def make_folder(self, name: str) -> None:
-        """Make a folder and those around it, as far as they are not there."""
+        """Create a folder and the folders above it, as far as they do not exist."""
         if name:
             refuse_unclean(self.root, (name,))
         steps = name.split("/")
@@ -297,7 +297,7 @@ class Tree:
                 self.mkdir("/".join(steps[: number + 1]))
 
     def _is_folder(self, name: str) -> bool:
-        """Return whether a folder is there; of the first, that it must be."""
+        """Return whether a folder exists; raise FileNotFoundError if the root is missing."""
         try:
             self._folder(name)
         except FileNotFoundError:
@@ -308,13 +308,13 @@ class Tree:
 
     @_with_new_descriptors
     def mkdir(self, name: str) -> None:
-        """Make one folder, which must not be there."""
+        """Create one folder, which must not exist."""
         folder, last = self._at(name)
         os.mkdir(last, dir_fd=folder)
 
     @_with_new_descriptors
     def rename(self, source: str, target: str) -> None:
-        """Give something another name; a link that has it is replaced, and never followed."""
+        """Rename a file or folder; if the target is a link, replace the link without following it."""
         folder, last = self._at(source)
         new_folder, new_last = self._at(target)
         try:
@@ -325,7 +325,7 @@ class Tree:
 
     @_with_new_descriptors
     def unlink(self, name: str) -> None:
-        """Remove a file; of a link, the link."""
+        """Remove a file or a link; never what a link leads to."""
         folder, last = self._at(name)
         os.unlink(last, dir_fd=folder)
 
@@ -336,7 +336,7 @@ class Tree:
         os.rmdir(last, dir_fd=folder)
 
     def remove_tree(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it, as far as that can be done; links as links."""
+        """Remove a file, or a folder with its contents, as far as possible; links are not followed."""
         with contextlib.suppress(OSError):
             self.look(name)
             folder, last = self._at(name)
@@ -346,7 +346,7 @@ class Tree:
 
 
 def _remove(folder: int, name: str, top: int, later: list[str], depth: int = 0) -> None:
-    """Remove what has a name in a folder; what is nested too deep is moved up, and left for later."""
+    """Remove a name in a folder and everything below; move what is nested too deep to the top, for later."""
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
             os.unlink(name, dir_fd=folder)
@@ -365,10 +365,10 @@ def _remove(folder: int, name: str, top: int, later: list[str], depth: int = 0) 
 
 
 def is_mostly_nothing(descriptor: int) -> bool:
-    """Return whether a file is large by a gap, which takes no room on disk and all of it in memory.
+    """Return whether a file is large because of a gap, which takes no room on disk but does in memory.
 
-    Little room alone says nothing where a file system compresses, nor does a gap, which a copy may make of
-    zeros; and some that know of no gaps say that there is one at the start.
+    Little room on disk alone proves nothing, since some file systems compress; nor does a gap alone, since
+    copying may turn zeros into one. And some file systems without gaps report one at the start.
     """
     found = os.fstat(descriptor)
     size = found.st_size
@@ -391,12 +391,12 @@ def _stat_or_close(descriptor: int) -> os.stat_result:
 
 
 def _close(opened: tuple[int, int, int]) -> None:
-    """Close a folder, unless its number is another file's by now."""
+    """Close a folder, unless its descriptor number belongs to another file by now."""
     with contextlib.suppress(OSError):
         try:
             found = os.fstat(opened[0])
         except OSError as error:
-            # a stale one does not say what it is
+            # fstat fails on a stale NFS folder, which is still open
             is_same = error.errno != errno.EBADF
         else:
             is_same = (found.st_dev, found.st_ino) == opened[1:]
