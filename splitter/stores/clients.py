@@ -1,7 +1,7 @@
 """One client for each store that URLs name.
 
-A client belongs to the process that made it, and brings a thread: it does not survive a fork, and nothing
-should be forked by a process that has one.
+A client belongs to the process that made it, and starts a thread: it does not survive a fork, and a process
+that has one should not fork.
 """
 
 import os
@@ -18,7 +18,7 @@ from splitter.text.urls import begin_of, without_secrets
 
 TRIES_WITHIN = 2
 SECONDS_TO_CONNECT, SECONDS_OF_SILENCE = 30, 60
-# what brings the client of a store, where that is not told by fsspec in a form that can be installed
+# the package with the client of a store, where fsspec's error does not name it as pip needs it
 _PACKAGES = {
     "s3": "'splitter-ml[s3]'",
     "s3a": "'splitter-ml[s3]'",
@@ -35,20 +35,20 @@ _PACKAGES = {
 }
 
 _clients: dict[tuple[int, str, str], Any] = {}
-# a lock for each, since some connect as soon as they are made, and are waited for
+# a lock for each client, since some connect while they are made, which takes time
 _making: defaultdict[tuple[int, str, str], threading.Lock] = defaultdict(threading.Lock)
-# why one could not be made, and when: those that have waited meanwhile need not try as long
+# why a client could not be made, and when, so that threads that waited for it need not try as long
 _unmade: dict[tuple[int, str, str], tuple[OSError, float]] = {}
 SECONDS_UNMADE = 5.0
 
 
 def client(url: str) -> tuple[Any, str]:
-    """Return what reads the store of a URL, and what the URL's file is called there.
+    """Return the client for the store of a URL, and the URL's path in that store.
 
-    It keeps no listings, so that it tells what there is now. Refuses a URL that no client is there for.
+    The client caches no listings, so it always shows the current state. A URL that has no client is refused.
     """
     try:
-        # a chain such as zip://a.wav::s3://bucket/a.zip needs a client for itself
+        # a chain such as zip://a.wav::s3://bucket/a.zip needs a separate client
         if not begin_of(url) or "::" in url:
             return with_retries(_made, url)
         return _made_once(url), url
@@ -57,13 +57,13 @@ def client(url: str) -> tuple[Any, str]:
 
 
 def ask(url: str, request: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the client's own
-    """Return what the store of a URL answers to a request about its file, made a few times at most."""
+    """Send a request about a URL's file to its store, a few times if necessary; return the answer."""
     store, path = client(url)
     return with_retries(getattr(store, request), path, *arguments, **named)
 
 
 def client_for(url: str, **options: Any) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
-    """Return the client that has these options; the caller repeats what fails."""
+    """Return the client with these options, made without retries: the caller repeats what fails."""
     key = _key(url, options)
     with _making[key]:
         if key not in _clients:
@@ -72,7 +72,7 @@ def client_for(url: str, **options: Any) -> Any:  # noqa: ANN401 - of whatever p
 
 
 def _made_once(url: str) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
-    """Return a client; where making it has failed a moment ago, it is not tried."""
+    """Return a client, made once; raise at once if making it failed a moment ago."""
     key = _key(url, {})
     with _making[key]:
         failed = _unmade.get(key)
@@ -88,7 +88,7 @@ def _made_once(url: str) -> Any:  # noqa: ANN401 - of whatever package knows the
 
 
 def _key(url: str, options: dict[str, Any]) -> tuple[int, str, str]:
-    # the version of an object is asked for by a client that knows versions
+    # a URL with the version of an object needs a client that handles versions
     version = "?versionId" if "versionId=" in url else ""
     return os.getpid(), begin_of(url) + version, repr(options)
 
@@ -112,11 +112,11 @@ def _made(url: str, **options: Any) -> tuple[Any, str]:  # noqa: ANN401 - the cl
     except (OSError, Refused):
         raise
     except Exception as error:
-        # one that cannot be made from a URL alone raises what it likes
+        # a client that cannot be made from a URL alone may raise anything
         what = f"{type(error).__name__}: {error_line(error)}"
         raise Refused(f"{shown}: the client for {protocol}:// says {what}") from error
     if hasattr(found[0], "retries"):
-        # of tries within tries within tries those here are enough: a server that is down is told sooner
+        # splitter repeats requests itself; if the client did so too, a dead server would be noticed late
         found[0].retries = TRIES_WITHIN
     return found
 
@@ -124,14 +124,14 @@ def _made(url: str, **options: Any) -> tuple[Any, str]:  # noqa: ANN401 - the cl
 def _remedy(protocol: str, error: ImportError) -> str:
     package = _PACKAGES.get(protocol)
     if package is None:
-        # fsspec says it in words only: "Install ossfs to access Alibaba Object Storage System"
+        # fsspec names the package only in a sentence: "Install ossfs to access Alibaba Object Storage System"
         named = re.search(r"install ([\w-]+) (?:to|for)|requires \W?([\w-]+)", str(error), re.IGNORECASE)
         package = (named[1] or named[2]) if named else ""
     return f"run: pip install {package}" if package else error_line(error)
 
 
 def _patience_with_servers() -> dict[str, Any]:
-    """Give up on a server that says nothing, not on a file that is large; and take ~/.netrc and proxies."""
+    """Return options that give up on a silent server, not on a large file, and use ~/.netrc and proxies."""
     import aiohttp
     import fsspec
 
@@ -145,8 +145,8 @@ def takes_many(url: str) -> bool:
     import fsspec
 
     try:
-        # of the class: making a client may take long
+        # ask the class, since making a client may take long
         kind = fsspec.get_filesystem_class(url.partition(":")[0].lower())
-    except Exception:  # noqa: BLE001 - there is no such client, or importing it fails
+    except Exception:  # noqa: BLE001 - the client does not exist, or importing it fails
         return False
     return "::" not in url and kind.async_impl is True

@@ -1,4 +1,4 @@
-"""What the errors of stores mean, in words that are the same for every store."""
+"""The meaning of the errors that stores raise, in words that are the same for every store."""
 
 import errno
 import re
@@ -19,7 +19,7 @@ _PASSING = frozenset(
     )
     if hasattr(errno, name)
 )
-# of the clients' own, by the names of their classes, since importing these would take long
+# error classes of the clients, by name, since importing them would take long
 _PASSING_CLASSES = frozenset(
     {
         "ClientConnectionError",
@@ -37,7 +37,7 @@ _PASSING_CLASSES = frozenset(
 _NO_SUCH_HOST = re.compile(
     r"name or service not known|nodename nor servname|name resolution|getaddrinfo", re.IGNORECASE
 )
-# codes of S3 after which a second try may succeed, though the status says that the request was wrong
+# S3 codes after which a second try may succeed, though the status says that the request was wrong
 _PASSING_CODES = frozenset(
     {
         "BadDigest",
@@ -53,7 +53,7 @@ _PASSING_CODES = frozenset(
 
 
 def code_of(error: BaseException) -> str:
-    """Return S3's word for what went wrong; nothing if it has said none."""
+    """Return the error code of S3; empty if there is none."""
     for one in _causes(error):
         response = getattr(one, "response", None)
         if isinstance(response, dict) and response.get("Error", {}).get("Code"):
@@ -62,7 +62,7 @@ def code_of(error: BaseException) -> str:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether what a store could not do may succeed later: it is busy, or out of reach."""
+    """Return whether a failed request may succeed later, because the store is busy or out of reach."""
     code = code_of(error)
     for one in _causes(error):
         status = _status(one)
@@ -86,12 +86,12 @@ def is_missing(error: BaseException) -> bool:
 
 
 def is_out_of_reach(error: BaseException) -> bool:
-    """Return whether there is no such server, or no network to find it."""
+    """Return whether the server does not exist, or there is no network to find it."""
     return _meaning(error) == "no host"
 
 
 def reason(error: BaseException) -> str:
-    """Return what went wrong, for a message: in words that are the same for every store, without secrets."""
+    """Return what went wrong, for messages: in the same words for every store, without secrets."""
     words = {
         "missing": "there is no such file",
         "denied": "access is denied; check the credentials",
@@ -100,7 +100,7 @@ def reason(error: BaseException) -> str:
     }
     meaning = _meaning(error)
     while isinstance(error, FileNotFoundError) and error.__cause__ is not None:
-        # what has happened, and not what it was taken for
+        # some clients turn any error into FileNotFoundError; its cause says what really happened
         error = error.__cause__
     if meaning == "busy":
         said = next((status for one in _causes(error) if (status := _status(one))), None)
@@ -123,7 +123,7 @@ def _meaning(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it comes from: some clients say FileNotFoundError of whatever has happened."""
+    """Yield an error and its causes: some clients raise FileNotFoundError whatever happened."""
     one: BaseException | None = error
     while one is not None:
         yield one
@@ -131,11 +131,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the status that a server has answered with."""
+    """Return the HTTP status of a server's answer; None if there is none."""
     response = getattr(error, "response", None)
     status = getattr(error, "status", None)
     if status is None:
-        # asked only then: some clients have both, and warn of this one
+        # only if there is no `status`: some clients have both, and reading `code` gives a warning
         status = getattr(error, "code", None)
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -146,6 +146,6 @@ def _status(error: BaseException) -> int | None:
 
 
 def error_line(error: BaseException) -> str:
-    """Return what an error says, on one line and without secrets."""
+    """Return the message of an error, on one line and without secrets."""
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(without_secrets(str(said)).split())

@@ -1,4 +1,4 @@
-"""Files at URLs: what is known of them, copies of them, and the one file object that reads ranges."""
+"""Files at URLs: their sizes and versions, copies of them, and the one file object that reads ranges."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ from splitter.text.urls import begin_of, without_secrets
 LOOKS_AT_ONCE = 32
 TIMES_CHANGED = 3
 MOST_SILENCE = 64
-# in what stores call a version, the best first
+# the fields that stores use for the version of a file, the best first
 _VERSION_FIELDS = (
     *("ETag", "etag", "blob_id", "md5Hash", "content_md5", "Content-MD5", "Digest", "generation"),
     *("LastModified", "Last-Modified", "last_modified", "mtime", "updated", "modified", "modify", "created"),
@@ -27,23 +27,23 @@ _VERSION_FIELDS = (
 
 
 class Found(NamedTuple):
-    """What is known of a file without reading it.
+    """The size and the version of a file, which are known without reading it.
 
     Attributes:
-        size: Its bytes.
-        changed: When it was changed, in nanoseconds; or a number that stands for its version in a store.
+        size: Its size in bytes.
+        changed: When it was last changed, in nanoseconds; for a file in a store, a hash of its version.
     """
 
     size: int
     changed: int
 
 
-# by server, how many files in a row it has not told anything of, though each was asked for again and again
+# for each server, how many files in a row it gave no answer about, despite all retries
 _silent: dict[str, int] = {}
 
 
 def look(url: str) -> Found:
-    """Return the size and the version of a remote file; a size that the server does not tell is 0."""
+    """Return the size and the version of a remote file; each is 0 if the server does not report it."""
     begin = begin_of(url)
     if _silent.get(begin, 0) >= MOST_SILENCE:
         raise UnreadableInput(
@@ -53,7 +53,7 @@ def look(url: str) -> Found:
         try:
             info = ask(url, "info")
         except Exception as error:
-            # a list of a million on a server that is down is not to take weeks
+            # so that a list of a million files on a dead server does not take weeks
             _silent[begin] = _silent.get(begin, 0) + 1 if may_pass(error) else 0
             raise
         _silent[begin] = 0
@@ -64,23 +64,23 @@ def look(url: str) -> Found:
 
 @contextlib.contextmanager
 def _errors_of(url: str) -> Iterator[None]:
-    """Turn whatever the client of a store raises into an error of the input that is there."""
+    """Turn any error of a store's client into an error of the input at the URL."""
     try:
         yield
     except (KeyboardInterrupt, UnreadableInput):
         raise
     except Refused as error:
-        # it names the URL
+        # the message already names the URL
         raise UnreadableInput(str(error)) from None
     except BaseException as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            # here, and not in the store
+            # the disk of this machine is full, not the store
             raise
         raise UnreadableInput(f"{without_secrets(url)}: {reason(error)}") from None
 
 
 def look_at_all(urls: Iterable[str]) -> dict[str, Found | UnreadableInput]:
-    """Look at many files, each once, many at a time; say why where one cannot be looked at."""
+    """Look up many files, each once; return the size and version of each, or the error it caused."""
     with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
         later = {url: pool.submit(_looked, url) if takes_many(url) else None for url in dict.fromkeys(urls)}
         return {url: _looked(url) if one is None else one.result() for url, one in later.items()}
@@ -94,7 +94,7 @@ def _looked(url: str) -> Found | UnreadableInput:
 
 
 def fetch(url: str, path: str, known: Found | None) -> Found:
-    """Copy a remote file to a local path; return what it was then, which may not be what was known."""
+    """Copy a remote file to a local path; return its size and version then, which may differ from `known`."""
     known = known or look(url)
     for _ in range(TIMES_CHANGED):
         try:
@@ -102,7 +102,7 @@ def fetch(url: str, path: str, known: Found | None) -> Found:
                 ask(url, "get_file", path)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
-        # only what was the same before and after is what was read in between
+        # the copy has a certain version only if the file was the same before and after
         before, known = known, look(url)
         if known == before and known.size in (0, os.path.getsize(path)):
             return known
@@ -110,10 +110,10 @@ def fetch(url: str, path: str, known: Found | None) -> Found:
 
 
 def fetch_part(url: str, path: str, known: Found, start: int, size: int) -> Found:
-    """Copy a part of a remote file to a local path; raise if the file is not what was known."""
+    """Copy a part of a remote file to a local path; raise UnreadableInput if the file is not as `known`."""
     with _errors_of(url):
         content: bytes = ask(url, "cat_file", start=start, end=start + size) if size else b""
-    # only what was the same before and after is what was read in between
+    # the part has a certain version only if the file was the same before and after
     if look(url) != known or len(content) != size:
         raise UnreadableInput(
             f"{without_secrets(url)}: has changed since the run began; run the same command again"
@@ -124,15 +124,15 @@ def fetch_part(url: str, path: str, known: Found, start: int, size: int) -> Foun
 
 
 def gives_parts(url: str) -> bool:
-    """Return whether a part of a remote file can be read, as not every server allows."""
+    """Return whether parts of a remote file can be read, which not every server allows."""
     try:
         return len(ask(url, "cat_file", start=1, end=3)) == 2  # noqa: PLR2004
-    except Exception:  # noqa: BLE001 - the client of a store raises what it likes
+    except Exception:  # noqa: BLE001 - the client of a store may raise anything
         return False
 
 
 def found_in(info: dict[str, Any]) -> Found | None:
-    """Return what a store says of a file; None if that cannot tell whether the file has changed."""
+    """Return the size and version in a store's answer; None if one is missing, which would hide changes."""
     size, version = info.get("size"), _version(info)
     return None if size is None or version is None else Found(int(size), version)
 
@@ -141,13 +141,13 @@ def _version(info: dict[str, Any]) -> int | None:
     for name in _VERSION_FIELDS:
         value = info.get(name)
         if value not in (None, ""):
-            # 63 bits: it stands where files have their time
+            # 63 bits, since it is stored in the column for the times of files
             return xxhash.xxh3_64_intdigest(str(value).encode()) >> 1
     return None
 
 
 class RangeFile(io.RawIOBase):
-    """A file whose bytes a function reads."""
+    """A file object that gets its bytes from a function."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class RangeFile(io.RawIOBase):
         close: Callable[[], None] = lambda: None,
         seekable: bool = True,
     ) -> None:
-        """Take a function of the position and of how many bytes are asked for, and one for the size."""
+        """Take a function that reads at a position at most some bytes, and one that returns the size."""
         self._read_at, self._end, self._close = read_at, end, close
         self._seekable = seekable
         self._position = 0
@@ -186,18 +186,18 @@ class RangeFile(io.RawIOBase):
 
 
 def open_remote(client: Any, path: str, fault: Callable[[Exception], Exception]) -> RangeFile:  # noqa: ANN401
-    """Open a file of a store; where the store fails for a moment, it is read on from there.
+    """Open a file of a store; if the store fails for a moment, reading continues where it stopped.
 
     Args:
-        client: What reads the store, as `splitter.stores.clients.client` gives it.
-        path: What the file is called there.
-        fault: Makes the error to raise of what the client raises.
+        client: The client of the store, from `splitter.stores.clients.client`.
+        path: The path of the file in the store.
+        fault: Turns an error of the client into the error to raise.
     """
 
     def answered(call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - as the call
         try:
             return with_retries(call, *arguments)
-        except Exception as error:  # the client of a store raises what it likes
+        except Exception as error:  # the client of a store may raise anything
             raise fault(error) from error
 
     file = answered(client.open, path, "rb")

@@ -1,7 +1,7 @@
-"""What stores hold: lists that are read from there, and the files of a folder in one listing.
+"""Read dataset lists from stores, and list the files of remote folders.
 
-Each is done in another process, since the client of a store brings threads, and since a listing may take
-much memory.
+Each of these is done in another process, since the client of a store starts threads, and since a listing may
+take much memory.
 """
 
 import contextlib
@@ -25,19 +25,19 @@ from splitter.system.pool import from_process
 from splitter.text.urls import has_password, is_url, without_secrets
 
 AT_ONCE = 10_000
-# what a folder below that of the inputs is, when a run has put its outputs there
+# the kind to report for a folder among the inputs that is the output folder of a run
 OUTPUT_FOLDER = "output folder"
-# called with what might be taken for an input and is none, and what it is
+# called with the name of something that looks like an input but is not, and with its kind
 PassOver = Callable[[str, str], None]
 
 
 class OutputFolders(NamedTuple):
-    """What is no input: the output folder of this run, and what tells those of other runs.
+    """The output folders to leave out of a listing: that of this run, and the marks of those of other runs.
 
     Attributes:
         current: The output folder of this run.
-        own_folder: The name of a folder that only output folders have.
-        reserved: What a run calls its own files and folders.
+        own_folder: The name of the subfolder that only output folders have.
+        reserved: The names that a run gives to its own files and folders.
     """
 
     current: str
@@ -46,27 +46,27 @@ class OutputFolders(NamedTuple):
 
 
 class ListedFiles:
-    """What a listing has told of files, so that they need not be asked for one by one: 24 bytes for each."""
+    """Sizes and versions from a listing, which save a request for each file; 24 bytes for each."""
 
     def __init__(self) -> None:
         self._marks, self._sizes, self._changed = array("Q"), array("q"), array("q")
         self._sorted: tuple[np.ndarray, ...] = ()
 
     def add(self, url: str, found: Found) -> None:
-        """Note what was told of one."""
+        """Remember the size and version of a file."""
         self._marks.append(_mark(url))
         self._sizes.append(found.size)
         self._changed.append(found.changed)
 
     def in_order(self) -> "ListedFiles":
-        """Make ready for questions."""
+        """Sort the files for `of_all`; return this object."""
         columns = np.array(self._marks, "u8"), np.array(self._sizes, "i8"), np.array(self._changed, "i8")
         order = np.argsort(columns[0], kind="stable")
         self._sorted = tuple(column[order] for column in columns)
         return self
 
     def of_all(self, urls: Sequence[str]) -> list[Found | None]:
-        """Return what is known of files."""
+        """Return the size and version of each file; None for one that was not listed."""
         if not self._sorted or not len(self._sorted[0]):
             return [None] * len(urls)
         marks, sizes, changed = self._sorted
@@ -90,9 +90,9 @@ def refuse_password(url: str) -> None:
 
 
 def fetched_list(url: str) -> tuple[IO[bytes], str]:
-    """Return a remote list as a file that is gone when it is closed, and its path."""
+    """Fetch a remote list; return a temporary file, which is gone when it is closed, and its path."""
     if sys.platform == "linux":
-        file: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with what is read from it
+        file: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
         path = f"/proc/self/fd/{file.fileno()}"
     else:
         file = tempfile.NamedTemporaryFile(prefix="splitter-")  # noqa: SIM115
@@ -108,7 +108,7 @@ def fetched_list(url: str) -> tuple[IO[bytes], str]:
 
 @contextlib.contextmanager
 def _refusing(url: str, what: str, advice: str = "") -> Iterator[None]:
-    """Refuse a URL for whatever the client of its store raises."""
+    """Turn any error of a store's client into a refusal that names the URL."""
     try:
         yield
     except Refused:
@@ -124,7 +124,7 @@ def _fetch(url: str, path: str) -> Iterator[None]:
 
 
 def content_beside(url: str) -> bytes | None:
-    """Return the content of a small remote file; None if there is none."""
+    """Return the content of a small remote file; None if it does not exist."""
     (content,) = from_process(lambda: _content(url))
     return content
 
@@ -140,7 +140,7 @@ def _content(url: str) -> Iterator[bytes | None]:
 
 
 def is_remote_folder(url: str) -> bool:
-    """Return whether a store has a folder at a URL."""
+    """Return whether a URL is a folder."""
     (found,) = from_process(lambda: _is_folder(url))
     return found
 
@@ -153,7 +153,7 @@ def _is_folder(url: str) -> Iterator[bool]:
 def remote_files(
     url: str, patterns: Sequence[str], leave_out: OutputFolders, known: ListedFiles, pass_over: PassOver
 ) -> Iterator[str]:
-    """Yield the files of a remote folder and its subfolders, as paths in it, always in the same order."""
+    """Yield the files of a remote folder and its subfolders, as relative paths, always in the same order."""
     for files in from_process(lambda: _list(url, patterns, leave_out)):
         for name, size, version in files:
             if name.endswith("/"):
@@ -187,7 +187,7 @@ def _list(
     del listed
     wanted = filter(is_meant(patterns), files)
     meant = (name for name in wanted if _may_be_input(name, folder, outputs, leave_out.reserved))
-    # a folder of a disk and its copy in a store come in the same order
+    # by components, so that a local folder and its copy in a store are listed in the same order
     names = sorted(meant, key=lambda name: name.split("/"))
     yield [(name.removeprefix(folder), None, None) for name in nested if name.startswith(folder)]
     for start in range(0, len(names), AT_ONCE):
@@ -195,9 +195,9 @@ def _list(
 
 
 def is_meant(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Return a test of whether a file is like one of the patterns, by its path in a folder or its name.
+    """Return a function that tests whether a file's relative path, or its name, matches one of the patterns.
 
-    Capitals do not count: a recorder that writes a.WAV means what others call a.wav.
+    Case is ignored, since some recorders write a.WAV.
     """
     rule = re.compile("|".join(map(fnmatch.translate, patterns)) or ".*", re.IGNORECASE)
     return lambda path: bool(rule.match(path) or rule.match(path.rpartition("/")[2]))
@@ -205,8 +205,8 @@ def is_meant(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 def _may_be_input(name: str, folder: str, outputs: set[str], reserved: frozenset[str]) -> bool:
     parts = name.split("/")
-    # an object whose name ends in a slash stands for a folder
+    # an object whose name ends in a slash represents a folder
     if not parts[-1] or any(part.startswith(".") for part in parts):
         return False
-    # the tables of the run that made this folder
+    # leave out the tables of a run that wrote its outputs into this folder
     return not (parts[-1] in reserved and (folder + name).rpartition("/")[0] + "/" in outputs)

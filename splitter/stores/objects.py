@@ -1,8 +1,8 @@
-"""Objects of a store below a URL: each appears whole or not at all, and every request is tried again.
+"""Objects of a store below a URL: each appears whole or not at all, and failed requests are repeated.
 
-Names are relative to the URL, with forward slashes. `S3Objects` speaks S3 itself, for what fsspec has no
-words for: one PUT for an object of any size that S3 takes at once, read from the disk as it is sent; a
-deletion of many that tells which of them failed; uploads that a dead process has left open.
+Names are relative to the URL, with forward slashes. `S3Objects` sends S3 requests itself, for what fsspec
+cannot do: upload an object by one PUT up to S3's limit, reading the file while sending it; delete many
+objects and learn which failed; abort uploads that a dead process left open.
 """
 
 import contextlib
@@ -18,25 +18,25 @@ from splitter.stores.threads import in_threads
 from splitter.text.content_types import REPORT, type_of
 from splitter.text.urls import without_secrets
 
-# S3's word for it, and what a user is told
+# the error code of S3, and the message for users
 NO_SUCH_BUCKET = "NoSuchBucket"
 NO_BUCKET = "there is no such bucket; create it first, or fix the URL"
 
-# seconds for which a request is tried again before a run gives up
+# seconds for which a request is repeated before a run gives up
 PATIENCE = 120.0
-# what S3 takes in one PUT, or copies in one request
+# the most bytes that S3 takes in one PUT, or copies in one request
 LARGEST_PUT = 5 << 30
 PART_BYTES = 64 << 20
 MOST_PARTS = 9000
 PARTS_AT_A_TIME = 4
 READ_AT_ONCE = 8 << 20
 KEYS_AT_A_TIME = 1000
-# XML, in which many keys are deleted at once, has no words for these
+# characters that XML cannot contain, and so neither can a request that deletes many keys
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f\ufffe\uffff]")
 
 
 class Objects:
-    """Objects below a URL, through what fsspec has for every store."""
+    """Objects below a URL, in any store that fsspec supports."""
 
     LONGEST_NAME = 1024
 
@@ -45,7 +45,7 @@ class Objects:
         self.patience = patience
 
     def _client(self) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
-        # not one that others have configured, nor that of a parent process
+        # not an instance that other code has configured, nor one of a parent process
         return client_for(self.root, skip_instance_cache=True, **self._options())
 
     def _options(self) -> dict[str, Any]:
@@ -60,18 +60,18 @@ class Objects:
     # -- one object
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a small object in place of what has the name."""
+        """Store a small object, replacing any of that name."""
         self._patiently(lambda: self._client().pipe_file(self._address(name), content))
 
     def create(self, name: str, content: bytes) -> bool:
-        """Put a small object where there is none; return whether it is this one that is there now."""
+        """Store a small object if there is none of that name; return whether this one is now there."""
         with contextlib.suppress(FileExistsError):
             self._patiently(lambda: self._client().pipe_file(self._address(name), content, mode="create"))
-        # the answer to the first try may have been lost; and some stores do not know the condition
+        # the answer to a successful try may have been lost, and some stores ignore the condition
         return self.read(name) == content
 
     def upload(self, name: str, file: BinaryIO) -> None:
-        """Put a file, which may be large, in place of what has the name."""
+        """Upload a file, which may be large, replacing any object of that name."""
         self._patiently(
             lambda: self._client().put_file(f"/dev/fd/{_rewound(file).fileno()}", self._address(name))
         )
@@ -81,18 +81,18 @@ class Objects:
         return self._patiently(lambda: self._client().cat_file(self._address(name)))
 
     def read_part(self, name: str, start: int, stop: int) -> bytes:
-        """Return some bytes of an object, of which it has as many."""
+        """Return the bytes of an object from `start` to `stop`, which must not be past its end."""
         return self._patiently(lambda: self._client().cat_file(self._address(name), start=start, end=stop))
 
     def read_up_to(self, name: str, start: int, stop: int) -> bytes:
-        """Return some bytes of an object, which may end before."""
+        """Return the bytes of an object from `start` to `stop`, or to its end if that comes first."""
         size = self.size(name)
         if size is None:
             raise FileNotFoundError(name)
         return self.read_part(name, start, min(stop, size)) if start < size else b""
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of an object; None if there is none."""
+        """Return the size of an object in bytes; None if it does not exist."""
         try:
             return int(self._patiently(lambda: self._client().size(self._address(name))))
         except Exception as error:
@@ -104,10 +104,10 @@ class Objects:
         """Copy an object within the store."""
         self._patiently(lambda: self._client().cp_file(self._address(source), self._address(target)))
 
-    # -- many
+    # -- many objects
 
     def listed(self, folder: str, beginning: str = "") -> dict[str, int]:
-        """Return the names in a folder that begin so, and their sizes; those of folders are 0."""
+        """Return the names in a folder that start with `beginning`, and their sizes; 0 for folders."""
         try:
             found = self._patiently(lambda: self._client().ls(self._address(folder), detail=True))
         except Exception as error:
@@ -125,11 +125,11 @@ class Objects:
         return sorted(f"{folder}/{name}" for name in names)
 
     def all_names(self) -> Iterator[str]:
-        """Yield all names below the URL, but for what stands for a folder."""
+        """Yield all names below the URL, except objects that represent folders."""
         yield from (name.removeprefix("/") for name in self.below(""))
 
     def any_name(self) -> str:
-        """Return one name below the URL; nothing if there is none."""
+        """Return any name below the URL; empty if there is none."""
         return next(iter(self.listed("")), "")
 
     def delete(self, names: Iterable[str]) -> None:
@@ -141,19 +141,19 @@ class Objects:
             self._patiently(lambda: self._client().rm_file(self._address(name)))
 
     def abort_uploads(self, names: Iterable[str] = (), below: Collection[str] = ()) -> None:
-        """End uploads that a dead process has left open; most stores forget them by themselves.
+        """Abort the uploads that a dead process left open; most stores drop them by themselves.
 
-        Those of some names, and of all that are called so or lie in folders that are.
+        These are the uploads of `names`, and of all names that are in `below`, or whose top folder is.
         """
 
 
 def _kind(name: str) -> dict[str, str]:
-    """Return what browsers are told it is: the report is the one page that is shown as such."""
+    """Return the content type of an object; only the report is a page for browsers to show."""
     return {"ContentType": "text/html; charset=utf-8" if name == REPORT else type_of(name)}
 
 
 class S3Objects(Objects):
-    """Objects of S3, and of stores that speak its language."""
+    """Objects in S3, and in stores with the same protocol."""
 
     def __init__(self, root: str, patience: float = PATIENCE) -> None:
         super().__init__(root, patience)
@@ -173,7 +173,7 @@ class S3Objects(Objects):
         if name is not None:
             named["Key"] = self._key(name)
         client = self._client()
-        # tried again here, with patience and at random intervals
+        # `_patiently` repeats the request, at random intervals
         client.retries = 1
         return client.call_s3(method, Bucket=self.bucket, **named)
 
@@ -184,7 +184,7 @@ class S3Objects(Objects):
         self._ask("put_object", name, Body=content, **_kind(name))
 
     def create(self, name: str, content: bytes) -> bool:
-        """Send one PUT that fails where there is something, in a store that knows the condition."""
+        """Send one PUT that fails if the object exists; look first if the store lacks this condition."""
         try:
             self._ask("put_object", name, Body=content, IfNoneMatch="*")
         except FileExistsError:
@@ -197,7 +197,7 @@ class S3Objects(Objects):
         return self.read(name) == content
 
     def upload(self, name: str, file: BinaryIO) -> None:
-        """Send one PUT, below 5 GB; it is read as it is sent."""
+        """Upload a file, up to 5 GiB by one PUT; it is read while it is sent."""
         if os.fstat(file.fileno()).st_size > LARGEST_PUT:
             self._upload_in_parts(name, file)
         else:
@@ -218,12 +218,12 @@ class S3Objects(Objects):
             parts = {"Parts": in_threads(send, range(0, size, step), PARTS_AT_A_TIME)}
             self._ask("complete_multipart_upload", name, UploadId=upload, MultipartUpload=parts)
         except BaseException as error:
-            # it may have been done, and the answer was lost
+            # the upload may have been completed, and only the answer lost
             if code_of(error) != "NoSuchUpload" or self.size(name) != size:
                 with contextlib.suppress(Exception):
                     self._ask("abort_multipart_upload", name, UploadId=upload)
                 raise
-        # where the answer to the first request was lost, there are two
+        # if the answer to the first request was lost, its repetition has opened a second upload
         self.abort_uploads([name])
 
     def read(self, name: str) -> bytes:
@@ -236,7 +236,7 @@ class S3Objects(Objects):
         try:
             return self.read_part(name, start, stop)
         except Exception as error:
-            # nothing is left from there on
+            # the object ends before `start`
             if code_of(error) in ("InvalidRange", "416"):
                 return b""
             raise
@@ -256,7 +256,7 @@ class S3Objects(Objects):
         return None
 
     def copy(self, source: str, target: str) -> None:
-        """Send one request, below 5 GB."""
+        """Copy an object within the store, up to 5 GiB by one request."""
         size = self.size(source)
         if size is not None and size > LARGEST_PUT:
             super().copy(source, target)
@@ -265,7 +265,7 @@ class S3Objects(Objects):
         self._ask("copy_object", target, CopySource=origin)
 
     def listed(self, folder: str, beginning: str = "") -> dict[str, int]:
-        """Send one LIST for each thousand names."""
+        """Return the same, with one LIST for each thousand names."""
         start = self._key(f"{folder}/" if folder else "")
         found: dict[str, int] = {}
         for page in self._pages("list_objects_v2", Prefix=f"{start}{beginning}", Delimiter="/"):
@@ -275,20 +275,20 @@ class S3Objects(Objects):
         return dict(sorted(found.items()))
 
     def below(self, folder: str) -> list[str]:
-        """Send one LIST for each thousand names."""
+        """Return the same, with one LIST for each thousand names."""
         pages = self._pages("list_objects_v2", Prefix=self._key(f"{folder}/"))
         keys = (one["Key"] for page in pages for one in page.get("Contents", []))
         return sorted(key.removeprefix(self._prefix) for key in keys)
 
     def all_names(self) -> Iterator[str]:
-        """Send one LIST for each thousand names."""
+        """Yield the same, with one LIST for each thousand names."""
         for page in self._pages("list_objects_v2", Prefix=self._prefix):
             for one in page.get("Contents", []):
                 if one["Size"] or not one["Key"].endswith("/"):
                     yield one["Key"].removeprefix(self._prefix)
 
     def any_name(self) -> str:
-        """Send one LIST for a single name."""
+        """Return the same, with one LIST for a single name."""
         page = self._ask("list_objects_v2", Prefix=self._prefix, MaxKeys=1)
         return next((one["Key"].removeprefix(self._prefix) for one in page.get("Contents", [])), "")
 
@@ -304,7 +304,7 @@ class S3Objects(Objects):
                 named.update(KeyMarker=page["NextKeyMarker"], UploadIdMarker=page["NextUploadIdMarker"])
 
     def delete(self, names: Iterable[str]) -> None:
-        """Send one request for each thousand names, in their order."""
+        """Delete objects in order, with one request for each thousand."""
         plain = []
         for name in names:
             if _NOT_IN_XML.search(self._key(name)):
@@ -319,7 +319,7 @@ class S3Objects(Objects):
 
         def ask() -> None:
             answer = self._ask_once("delete_objects", Delete={"Objects": keys, "Quiet": True})
-            # the answer as a whole is good, whatever came of each
+            # the request succeeds as a whole even if some keys were not deleted
             failed = [one for one in answer.get("Errors", []) if one.get("Code") != "NoSuchKey"]
             if failed:
                 keys[:] = [{"Key": one["Key"]} for one in failed]
@@ -328,7 +328,7 @@ class S3Objects(Objects):
         self._patiently(ask)
 
     def abort_uploads(self, names: Iterable[str] = (), below: Collection[str] = ()) -> None:
-        """End those that one may see and end."""
+        """Abort those uploads that this user may list and abort."""
         chosen = {*names}
         with contextlib.suppress(PermissionError, NotImplementedError, OSError):
             for page in self._pages("list_multipart_uploads", Prefix=self._prefix):
@@ -339,7 +339,7 @@ class S3Objects(Objects):
 
 
 class NotDeleted(OSError):
-    """One of many objects could not be deleted."""
+    """A deletion of many objects that failed for some, with S3's code for the first."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -353,7 +353,7 @@ def objects_at(root: str, patience: float = PATIENCE) -> Objects:
 
 
 def shown(error: BaseException) -> str:
-    """Return an error in one line, without secrets."""
+    """Return the text of an error on one line, without secrets."""
     return " ".join(without_secrets(str(error) or type(error).__name__).split())
 
 

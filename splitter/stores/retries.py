@@ -1,4 +1,4 @@
-"""The one rule by which requests are repeated: later and later, while a store is busy or out of reach."""
+"""The one rule for repeating requests: at growing intervals, while a store is busy or out of reach."""
 
 import random
 import time
@@ -16,14 +16,14 @@ Answer = TypeVar("Answer")
 def with_retries(
     call: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
 ) -> Answer:
-    """Return the answer to a request, which is made a few times at most."""
+    """Return the answer to a request, made up to `TRIES` times while the store is busy."""
     return _repeated(
         lambda: call(*arguments, **named), lambda error, tries: tries < TRIES and may_pass(error)
     )
 
 
 def with_patience(call: Callable[[], Answer], seconds: float) -> Answer:
-    """Return the answer to a request, which is repeated for some time, also while there is no network."""
+    """Return the answer to a request, repeated for up to `seconds`, even while there is no network."""
     deadline = time.monotonic() + seconds
 
     def goes_on(error: Exception, _: int) -> bool:
@@ -41,6 +41,6 @@ def _repeated(call: Callable[[], Answer], goes_on: Callable[[Exception, int], bo
             tries += 1
             if not goes_on(error, tries):
                 raise
-        # many workers that were refused together must not come back together
+        # random, so that workers that were refused together do not all come back at the same time
         time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
         pause = min(LONGEST_PAUSE, pause * 2)

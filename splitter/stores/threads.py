@@ -1,4 +1,4 @@
-"""Requests in threads, since the clients of stores wait most of the time."""
+"""Run requests in threads, since the clients of stores wait most of the time."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 def in_threads(
     function: Callable[[Item], Answer], items: Sequence[Item], at_a_time: int = AT_A_TIME
 ) -> list[Answer]:
-    """Return the function of each item, several at a time; the first error ends what has not begun."""
+    """Return the function's result for each item, several at a time; at the first error, start no more."""
     if len(items) <= 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(at_a_time, len(items))) as pool:
@@ -24,7 +24,7 @@ def in_threads(
 def each_in_threads(
     function: Callable[[Item], Answer], items: Iterable[Item], at_a_time: int = AT_A_TIME
 ) -> Generator[Answer, None, None]:
-    """Yield the same for items without end: only a few are in hand."""
+    """Yield the function's result for each item, in order; takes any number of items, a few at a time."""
     waiting: deque[Future[Answer]] = deque()
     with ThreadPoolExecutor(at_a_time) as pool:
         try:
