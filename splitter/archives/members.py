@@ -1,4 +1,4 @@
-"""A member of a tar archive: its name, its content, and where that is kept."""
+"""A member of a tar archive: its name and its content, in memory or in a file."""
 
 import functools
 import os
@@ -16,14 +16,14 @@ HEADER_FIELDS = struct.Struct("100s 8s 8s 8s 12s 12s 8s 1s 100s 6s 2s 32s 32s 8s
 
 
 class SharedFile:
-    """A file that is closed when its last part is gone."""
+    """A file that is closed when nothing refers to it any more."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def of(cls, pieces: Iterable[bytes], folder: str | None = None) -> "SharedFile":
-        """Create a temporary file without a name, on the disk of a folder or where such files are."""
+        """Create a nameless temporary file, on the disk of a folder or in the system's temporary folder."""
         with tempfile.TemporaryFile(prefix="splitter-", dir=folder) as file:
             file.writelines(pieces)
             file.flush()
@@ -43,7 +43,7 @@ class SharedFile:
 
 
 class FilePart(NamedTuple):
-    """A part of a shared file: content that is not in memory."""
+    """A part of a shared file, for content that is not in memory."""
 
     file: SharedFile
     start: int
@@ -65,8 +65,8 @@ class Member(NamedTuple):
 
     Attributes:
         name: Its name as written, without a leading `./`.
-        size: Bytes of its content.
-        content: The content, or the file part that holds it.
+        size: Size of its content in bytes.
+        content: The content, or the part of a file that contains it.
     """
 
     name: str
@@ -75,12 +75,12 @@ class Member(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the sample it belongs to."""
+        """The key of the sample that it belongs to."""
         return split_name(self.name)[0]
 
     @property
     def field(self) -> str:
-        """The field that it is in its sample."""
+        """The name of the field that it is in its sample."""
         return split_name(self.name)[1]
 
     def pieces(self) -> Iterator[bytes]:
@@ -95,7 +95,7 @@ class Member(NamedTuple):
 
 
 def member_of_file(path: str, name: str) -> Member:
-    """Return a file as a member; a large one stays open when its own name is gone."""
+    """Return a file as a member; a large one is kept open, so that it may be deleted meanwhile."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > HELD_BYTES:
@@ -108,7 +108,7 @@ def member_of_file(path: str, name: str) -> Member:
 def split_name(name: str) -> tuple[str, str]:
     """Split a name into key and field at the first dot of the last path component, as WebDataset does.
 
-    A name without a dot, or with one at its beginning, is the key as a whole.
+    If that component has no dot, or begins with one, the whole name is the key.
 
     >>> split_name("dogs.v2/rex.seg.png"), split_name("README"), split_name("a/.hidden")
     (('dogs.v2/rex', 'seg.png'), ('README', ''), ('a/.hidden', ''))
@@ -119,7 +119,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def why_unsafe(name: str) -> str | None:
-    """Return what is wrong with the name of a member, or None."""
+    """Return why the name of a member is unsafe; None if it is safe."""
     if name.startswith("/"):
         return "begins with a slash"
     if ".." in name.split("/"):

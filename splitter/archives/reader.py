@@ -15,8 +15,8 @@ from splitter.archives.members import (
 )
 from splitter.errors import TarError
 
-SOUGHT_BYTES = 4096  # it is faster to read less than this than to skip it
-LONGEST_HEADER = 1 << 20  # of an extended header; a hostile one may claim any size
+SOUGHT_BYTES = 4096  # reading fewer bytes than this is faster than seeking past them
+LONGEST_HEADER = 1 << 20  # the limit for an extended header, since a hostile one may claim any size
 MOST_DIGITS = 20
 NO_ARCHIVE = "is not a tar archive (plain or gzip)"
 CUT_OFF = "is incomplete: it was cut off, or is still being written"
@@ -32,7 +32,7 @@ _KINDS = {
     b"D": "a folder of an incremental backup",
 }
 _FILE, _FOLDER = (b"0", b"\0", b"7"), b"5"
-# regardless of the size they state: links, devices, folders, FIFOs
+# links, devices, folders and FIFOs have no content, whatever size they state
 _WITHOUT_CONTENT = (b"1", b"2", b"3", b"4", b"5", b"6")
 # the records of extended headers that matter here
 _RECORDS, _SPARSE = (b"path", b"size"), b"GNU.sparse"
@@ -44,9 +44,9 @@ class MemberHead(NamedTuple):
 
     Attributes:
         name: Its name, without a leading `./`.
-        size: Bytes of its content.
+        size: Size of its content in bytes.
         kind: The letter of its type.
-        wrong: Why it must not be read, or empty; members after it can be.
+        wrong: Why it must not be read, or empty; later members can still be read.
     """
 
     name: str
@@ -58,8 +58,8 @@ class MemberHead(NamedTuple):
 def read_members(stream: BinaryIO, location: str, *, contents: bool = True) -> Iterator[Member]:
     """Yield the files of an archive in order; folders are skipped.
 
-    Anything else in it is an error, and so is a missing end. Concatenated archives are read as one. Without
-    `contents`, every content is empty.
+    Any other kind of member is an error, and so is a missing end. Concatenated archives are read as one.
+    Without `contents`, all contents are empty.
     """
     counting = CountedStream(stream, location)
     for head in read_heads(counting):
@@ -72,7 +72,7 @@ def read_members(stream: BinaryIO, location: str, *, contents: bool = True) -> I
 
 
 def read_heads(stream: "CountedStream") -> Iterator[MemberHead]:
-    """Yield the headers of an archive's members, without folders; contents may be read in between."""
+    """Yield the headers of an archive's members, except folders; the caller may read contents in between."""
     own: dict[str, str] = {}
     shared: dict[str, str] = {}
     ended = False
@@ -106,7 +106,7 @@ class CountedStream:
     """A stream that counts the bytes read from it; its errors name the archive."""
 
     def __init__(self, stream: BinaryIO, location: str, size: int | None = None) -> None:
-        """Take a buffered stream: one that gives less only at its end; if seekable, `size` is its length."""
+        """Take a stream that returns less than asked only at its end, and its `size` if it can seek."""
         self._stream, self._name, self._size, self.at = stream, location, size, 0
 
     def read(self, size: int) -> bytes:
@@ -114,7 +114,7 @@ class CountedStream:
         import zlib
 
         try:
-            # a pipe that does not wait gives None while nothing has come
+            # a non-blocking pipe returns None while it has no data
             data = self._stream.read(size) or b""
         except EOFError:
             raise self.error(CUT_OFF) from None
@@ -193,7 +193,7 @@ def _short_text(stream: CountedStream, head: MemberHead) -> bytes:
 
 
 def _records(text: bytes, stream: CountedStream) -> Iterator[tuple[str, str]]:
-    """Yield the records of an extended header, each `LENGTH NAME=VALUE` and a newline."""
+    """Yield the relevant records of an extended header, each `LENGTH NAME=VALUE` and a newline."""
     at = 0
     while at < len(text) and text[at]:
         digits, space, _ = text[at : at + 20].partition(b" ")
@@ -202,7 +202,7 @@ def _records(text: bytes, stream: CountedStream) -> Iterator[tuple[str, str]]:
         name, sign, value = record.partition(b"=")
         if not (sign and value.endswith(b"\n")) or at + length > len(text):
             raise stream.error(f"is damaged: the extended header before byte {stream.at} cannot be read")
-        # a hostile archive may have any number of others
+        # ignore all others, of which a hostile archive may have any number
         if name in _RECORDS or name.startswith(_SPARSE):
             kept = name if name in _RECORDS else _SPARSE
             yield kept.decode(), value[:-1].decode("utf-8", "surrogateescape")
@@ -210,9 +210,9 @@ def _records(text: bytes, stream: CountedStream) -> Iterator[tuple[str, str]]:
 
 
 def _with(head: MemberHead, records: Mapping[str, str], stream: CountedStream) -> MemberHead:
-    """Return a header with the values of extended ones, checked."""
+    """Return a header with the values of extended headers applied and checked."""
     if head.kind == b"S":
-        # its headers continue in extra blocks
+        # fatal for the whole archive: the headers of a sparse file continue in extra blocks
         raise stream.error(f"member {head.name!r} is {_KINDS[b'S']}, and only plain files are read")
     if "path" in records:
         head = head._replace(name=records["path"])

@@ -24,7 +24,7 @@ _GZIP = b"\x1f\x8b"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:://|::)")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-# the overflow of a shard of a run
+# further files of a shard of a run, which took more than one file
 _OVERFLOW = re.compile(r"(shard-\d{6,})-(\d+)(\.[^/]*)$")
 BUFFER_BYTES = 1 << 18
 MOST_IN_BRACES = 10_000_000
@@ -36,7 +36,7 @@ class ArchiveSource:
 
     Attributes:
         location: A path, a URL, or `-` for standard input.
-        varying: The text that braces and patterns stand for in it.
+        varying: The text in it that took the place of braces and `*`.
     """
 
     location: str
@@ -49,7 +49,7 @@ class ArchiveSource:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open it for reading, decompressed if it is gzip."""
+        """Open the archive for reading; decompress gzip."""
         with self._opened() as raw:
             beginning = io.BufferedReader(cast("io.RawIOBase", raw), BUFFER_BYTES)
             if beginning.peek(2)[:2] == _GZIP:
@@ -68,7 +68,7 @@ class ArchiveSource:
             return open(self.location, "rb", buffering=0)
         except TarError:
             raise
-        except Exception as error:  # the client of a store raises what it likes
+        except Exception as error:  # the client of a store may raise anything
             if not isinstance(error, OSError) and not is_url(self.location):
                 raise
             raise self._fault(error) from None
@@ -88,7 +88,7 @@ def reason_in_words(error: Exception, location: str) -> str:
 
 
 def sources_of(given: Sequence[str]) -> list[ArchiveSource]:
-    """Return the archives that arguments name, in order; refuse an argument that names none."""
+    """Return the archives that arguments name, in order; refuse names that cannot be read."""
     found = [source for text in given for source in _sources(text)]
     for source in found:
         if is_url(source.location):
@@ -117,7 +117,7 @@ def _matches(text: str, varying: str) -> list[ArchiveSource]:
         store, path = client(text)
         try:
             found = [store.unstrip_protocol(name) for name in sorted(store.glob(path), key=_in_order)]
-        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        except Exception as error:  # noqa: BLE001 - the client of a store may raise anything
             raise Refused(f"{text}: cannot be listed: {reason_in_words(error, text)}") from None
     else:
         found = sorted(glob.glob(text), key=_in_order)
@@ -129,7 +129,7 @@ def _matches(text: str, varying: str) -> list[ArchiveSource]:
 
 
 def _in_order(name: str) -> tuple[str, int]:
-    """Return a sort key: shards of a run in the order of its manifest, everything else by name."""
+    """Return a sort key that puts shards of a run in the order of its manifest, and all else by name."""
     overflow = _OVERFLOW.search(name)
     if not overflow:
         return name, 0
@@ -137,7 +137,7 @@ def _in_order(name: str) -> tuple[str, int]:
 
 
 def _without_braces(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each name that `{0000..0147}` and `{a,b}` stand for, and the text in place of the braces."""
+    """Yield each name that `{0000..0147}` and `{a,b}` expand to, with the text that replaced the braces."""
     parts = _BRACES.split(text)
     choices = [_choices(part, text) for part in parts[1::2]]
     total = math.prod(map(len, choices))

@@ -11,7 +11,7 @@ _LARGEST_OCTAL = 8**11 - 1
 
 
 class ArchiveWriter:
-    """A writer of archives: time, owner and mode are always the same."""
+    """A writer of archives in which time, owner and mode are always the same."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -38,13 +38,13 @@ class ArchiveWriter:
 
 
 def size_in_archive(member: Member) -> int:
-    """Return the bytes that a member takes with its headers."""
+    """Return the bytes that a member takes in an archive, including headers and padding."""
     return len(header(member.name, member.size)) + member.size + -member.size % BLOCK
 
 
 @functools.lru_cache(maxsize=64)
 def header(name: str, size: int) -> bytes:
-    """Return the header of a member: POSIX, with an extended one before it if the old one has no room."""
+    """Return the POSIX header of a member, after an extended one if a plain one cannot hold name and size."""
     records = {}
     plain = name.encode("utf-8", "surrogateescape")
     if len(plain) > LONGEST_NAME or not plain.isascii():
@@ -63,7 +63,7 @@ def header(name: str, size: int) -> bytes:
 
 
 def _record(name: str, value: bytes) -> bytes:
-    """Return a record, which begins with its own length, including the digits."""
+    """Return a record of an extended header; it begins with its own length, which includes these digits."""
     rest = b" %s=%s\n" % (name.encode(), value)
     length = len(rest)
     while length != len(rest) + len(str(length)):
