@@ -13,13 +13,13 @@ _MARK = re.compile(rb"\0<(-?\d+)>\0")
 
 
 class OutputCapture:
-    """A nameless file that the runner, and all it starts, prints into, with a mark where an input begins."""
+    """A nameless file that the runner, and everything it starts, prints to; marks show where inputs begin."""
 
     def __init__(self) -> None:
         self._file = nameless_file()
 
     def take_over(self) -> None:
-        """Have this process print into the file."""
+        """Redirect what this process prints to the file."""
         for number in (1, 2):
             os.dup2(self._file.fileno(), number)
 
@@ -33,14 +33,14 @@ class OutputCapture:
         os.write(self._file.fileno(), b"\0<%d>\0" % index)
 
     def trim(self, index: int) -> None:
-        """Drop what is too much to show; what is printed from now on belongs to the input at this index."""
+        """Empty the file if it is too large to show; further output belongs to the input at this index."""
         if os.fstat(self._file.fileno()).st_blocks * 512 > _MOST_BYTES:
             os.ftruncate(self._file.fileno(), 0)
             os.lseek(self._file.fileno(), 0, os.SEEK_SET)
             self._write_mark(index)
 
     def take(self) -> list[tuple[int, str]]:
-        """Return what was printed since the last call, as indexes and texts."""
+        """Return what was printed since the last call: the index of each input, with its text."""
         size = os.fstat(self._file.fileno()).st_size
         if not size:
             return []

@@ -1,4 +1,4 @@
-"""Child processes: die with the parent, and be ended with all that they started."""
+"""Child processes: make them die with their parent, and end them with all that they started."""
 
 import contextlib
 import ctypes
@@ -17,18 +17,18 @@ PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def adopt_orphans() -> None:
-    """Become the parent of processes that descendants of this one leave behind."""
+    """Become the parent of processes whose own parent, a descendant of this process, has ended."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> None:
-    """Set a property of this process, where the system knows it (Linux)."""
+    """Set a property of this process, on Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def is_at_work(owner: list[str]) -> bool:
-    """Return whether a driver, given by its machine and process number, is alive or cannot be asked."""
+    """Return whether a driver, given by machine and process number, is alive or cannot be checked."""
     match owner:
         case [host, pid, *_] if host == socket.gethostname() and pid.isdecimal():
             return lives(int(pid))
@@ -40,10 +40,10 @@ def is_at_work(owner: list[str]) -> bool:
 def lives(process: int) -> bool:
     """Return whether a process of this machine is alive.
 
-    The parent that a child sees does not tell: it stays the same until the last thread has ended.
+    A child cannot tell by its parent's number, which stays the same until the parent's last thread has ended.
     """
     try:
-        # a killed one stays in the table until its parent asks how it ended
+        # a killed process stays in the table until its parent collects its exit code
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
@@ -52,7 +52,7 @@ def lives(process: int) -> bool:
 
 
 def process_space() -> int:
-    """Return the namespace of process numbers that this process is in; 0 where there is only one."""
+    """Return the namespace of process numbers that this process is in; 0 if the system has only one."""
     with contextlib.suppress(OSError):
         return os.stat("/proc/self/ns/pid").st_ino
     return 0
@@ -66,13 +66,13 @@ def started(process: int) -> float:
 
 
 def parent_process() -> int:
-    """Return the process that started this one, even if it is dead by now."""
+    """Return the number of the process that started this one, even if it is dead by now."""
     parent = multiprocessing.parent_process()
     return parent.pid or os.getppid() if parent else os.getppid()
 
 
 def die_with_parent(parent: int, number: int) -> None:
-    """Have a signal sent to this process when its parent dies; end it now if the parent is dead already."""
+    """Have this process receive a signal when its parent dies; end it now if the parent is dead already."""
     if sys.platform == "linux":
         _prctl(PR_SET_PDEATHSIG, number)
     else:
@@ -91,7 +91,7 @@ def _watch_parent(parent: int, number: int) -> None:
 
 
 def end_session(leader: int) -> None:
-    """End what is left of the session of a killed process."""
+    """End the remaining processes in the session of a killed process."""
     end_all(lambda: [process for process in psutil.process_iter() if _session_of(process) == leader])
 
 
@@ -102,12 +102,12 @@ def _session_of(process: psutil.Process) -> int:
 
 
 def end_descendants(spared: Callable[[psutil.Process], bool] = lambda _: False) -> None:
-    """End all descendants of this process."""
+    """End all descendants of this process, except those that `spared` accepts."""
     end_all(lambda: [child for child in psutil.Process().children(recursive=True) if not spared(child)])
 
 
 def end_all(find: Callable[[], list[psutil.Process]]) -> None:
-    """End processes, and those they start meanwhile, and wait until they are gone."""
+    """Kill the processes that `find` returns until it finds no more, for a second at most."""
     give_up = time.monotonic() + SECONDS_TO_END
     while time.monotonic() < give_up:
         found = find()

@@ -1,4 +1,4 @@
-"""The CPUs that this process may use, and those that it has for itself."""
+"""The CPUs that this process may use, and those that are its share among other workers."""
 
 import os
 
@@ -6,13 +6,13 @@ _own = 1
 
 
 def take_cpus(count: int) -> None:
-    """Note how many CPUs this process has for itself, beside other workers."""
-    global _own  # noqa: PLW0603 - it is of the process
+    """Set how many CPUs this process has for itself, while other workers use the rest."""
+    global _own  # noqa: PLW0603 - there is one value per process
     _own = count
 
 
 def own_cpus() -> int:
-    """Return how many CPUs this process has for itself: one, unless it was told of others."""
+    """Return how many CPUs this process has for itself: one, unless `take_cpus` has changed it."""
     return _own
 
 

@@ -1,7 +1,7 @@
-"""Force files and folders to disk, and tell whether the machine was restarted.
+"""Force files and folders to disk, and show whether the machine was restarted.
 
-Until something is synced, a power cut may take it: a file may be absent, empty or short, and a rename or a
-removal may not have happened.
+A power cut may undo what is not synced: a file may be absent, empty or short, and a rename or a removal may
+not have happened.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def _syncfs() -> Any:  # noqa: ANN401 - a function of the C library
 
 
 def boot_id() -> str:
-    """Return a name for this start of the machine, which changes at a restart; empty if unknown."""
+    """Return an identifier that changes whenever the machine is restarted; empty if unknown."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         if sys.platform == "darwin":
             command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]

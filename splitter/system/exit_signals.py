@@ -1,4 +1,4 @@
-"""End the program at a signal, while no run is on, with an exit code instead of a traceback."""
+"""Outside a run, end the program at a signal with an exit code instead of a traceback."""
 
 import contextlib
 import os
@@ -12,14 +12,14 @@ _ASKING_TO_END = () if sys.platform == "win32" else (signal.SIGINT, signal.SIGTE
 
 def is_starting() -> bool:
     """Return whether `python -m splitter` is still importing the package."""
-    # so says Python's documentation: the first argument is -m until the module is found
+    # documented by Python: sys.argv[0] is -m until the module is found
     return sys.argv[:1] == ["-m"] and sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] == ["splitter"]
 
 
 def end_at_signals() -> None:
-    """End the program at once when a signal asks for it; a run sets its own handlers."""
+    """Install handlers that end the program at once; a run sets its own."""
     for number in _ASKING_TO_END:
-        # what nohup, or a shell's `&`, has had ignored stays ignored
+        # signals that nohup, or a shell's `&`, has set to be ignored stay ignored
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _end)
 
@@ -30,7 +30,7 @@ def _end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
 
 @contextlib.contextmanager
 def saying_so() -> Iterator[None]:
-    """Tell that nothing was done yet, if a signal ends the program within this."""
+    """Print that nothing was done yet, if a signal ends the program within the block."""
     numbers = [number for number in _ASKING_TO_END if signal.getsignal(number) is _end]
     for number in numbers:
         signal.signal(number, _say_and_end)

@@ -1,4 +1,4 @@
-"""A gate that one process opens for all that wait."""
+"""A gate where processes wait until one of them opens it."""
 
 import os
 import select
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 
 class Gate:
-    """Closed until one process opens it, for all that have it from the same parent."""
+    """A gate that is closed until a process opens it for all processes that inherited it."""
 
     def __init__(self, ends: Sequence[int] | None = None) -> None:
-        """Make a new gate, or take the two descriptors of an existing one."""
+        """Make a new gate, or use the two descriptors of an existing one."""
         self.ends = tuple(ends or os.pipe())
         self._is_open = False
 
     def open(self) -> None:
-        """Let all pass from now on."""
+        """Let all processes pass from now on."""
         if not self._is_open:
             self._is_open = True
             os.write(self.ends[1], b".")
 
     def wait(self, seconds: float) -> None:
-        """Wait until the gate is open, or for so many seconds."""
+        """Wait until the gate is open, but no longer than `seconds`."""
         if not self._is_open:
             poll = select.poll()
             poll.register(self.ends[0], select.POLLIN)

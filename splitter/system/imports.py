@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quick_imports() -> Iterator[None]:
-    """Collect no garbage meanwhile: modules keep what they make, and torch makes much."""
+    """Turn off garbage collection in the block: modules keep what they create, and torch creates much."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -12,24 +12,24 @@ _FIRST_TO_GO = 900
 
 
 def nameless_file() -> IO[bytes]:
-    """Return a file that is gone when it is closed: in memory if possible, since disks may be full."""
+    """Return a file that is gone when it is closed: in memory if possible, as disks may be full."""
     if sys.platform == "linux":
         return open(os.memfd_create("splitter"), "w+b")
-    else:  # noqa: RET505 - mypy knows what a platform has by this
+    else:  # noqa: RET505 - `else` shows mypy that this is for other platforms
         return tempfile.TemporaryFile()
 
 
 def be_first_to_go() -> None:
-    """Have the kernel end this process first when memory runs out, not the driver or a stranger."""
+    """Have the kernel kill this process first when memory runs out, not the driver or another program."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
-        # Ray's workers, and with them a guard, have the most there is already
+        # Ray gives its workers, and so their guards, the maximum already
         if int(file.read()) < _FIRST_TO_GO:
             file.seek(0)
             file.write(str(_FIRST_TO_GO))
 
 
 def memory_of(process: int, without: int = 0) -> int:
-    """Return the bytes of memory that a process and its descendants, except one, hold for themselves."""
+    """Return the memory of a process in bytes, with what its descendants, except `without`, do not share."""
     others = (child for child in _descendants(process) if child != without)
     return _own_memory(process) + sum(map(_unshared_memory, others))
 
@@ -52,7 +52,7 @@ def _own_memory(process: int) -> int:
 
 
 def _unshared_memory(process: int) -> int:
-    """Return what a process does not share with its parent: next to nothing just after the fork."""
+    """Return the bytes that a process does not share with its parent: almost none just after the fork."""
     found = _kilobytes(f"/proc/{process}/smaps_rollup", ("Private_Dirty",))
     return _own_memory(process) if found is None else found * 1024
 

@@ -1,4 +1,4 @@
-"""A value pickled together with the code of its class."""
+"""Pickle a value together with the code of its class."""
 
 import importlib.util
 import sys

@@ -27,15 +27,15 @@ def in_processes(
     always_fork: bool = False,
     patience: float | None = None,
 ) -> Generator[Result, None, None]:
-    """Yield the function's result for each item, in order; many items go to as many processes as CPUs.
+    """Yield the function's result for each item, in order; divide many items among as many processes as CPUs.
 
-    With `always_fork` even a single item goes to another process, as the function leaves threads behind. With
-    `patience`, the seconds that an item may take, an item whose process was lost is not done again here:
-    raises ChildProcessError or TimeoutError.
+    With `always_fork`, even a single item goes to another process, for functions that leave threads behind.
+    With `patience`, the seconds that an item may take, an item whose process is lost is not repeated in this
+    process: ChildProcessError or TimeoutError is raised.
     """
     cpus = workers or usable_cpus()
     few = not always_fork and (len(items) < FEW_ITEMS or cpus == 1)
-    # with `patience` user code must not run in this process, so fork even if there are other threads
+    # with `patience`, user code must not run in this process, so fork even if there are other threads
     safe = _can_fork() or (patience is not None and sys.platform == "linux")
     if few or not safe:
         yield from map(function, items)
@@ -57,7 +57,7 @@ def _can_fork() -> bool:
 
 
 def from_process(generate: Callable[[], Iterable[Item]]) -> Generator[Item, None, None]:
-    """Yield what a function yields in another process, with which its memory and threads end."""
+    """Yield what a function yields in another process, so that its memory and threads end with it."""
     if not _can_fork():
         yield from generate()
         return
@@ -89,27 +89,27 @@ def _yield_to(generate: Callable[[], Iterable[Any]], pipe: Connection) -> None:
         for item in generate():
             pipe.send((item, None, True))
         pipe.send((None, None, False))
-    except Exception as error:  # noqa: BLE001 - raised where the items are wanted
+    except Exception as error:  # noqa: BLE001 - raised in the process that reads the items
         pipe.send((None, error, False))
 
 
 class _Helper(Generic[Item, Result]):
-    """A process that works through some items; if it dies, the rest is done in this process.
+    """A process that works through some items; if it dies, this process does the rest.
 
-    multiprocessing's Pool waits forever when one of its processes is killed.
+    multiprocessing's Pool would wait forever if one of its processes were killed.
     """
 
     def __init__(self, function: Callable[[Item], Result], items: Sequence[Item]) -> None:
         self._function, self._left = function, len(items)
         context = multiprocessing.get_context("fork")
         self._results, theirs = context.Pipe(duplex=False)
-        # the function is inherited, not sent, so it may hold what cannot be sent
+        # the function is inherited, not sent, so it need not be picklable
         self._process = context.Process(target=_help, args=(function, items, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
     def result_of(self, item: Item, patience: float | None) -> Result:
-        """Return the result for the next item, which is `item`."""
+        """Return the result for `item`, which must be the next one."""
         if patience is not None and not self._results.poll(patience):
             raise TimeoutError(f"a helper process took more than {patience:g} s for an item")
         try:
@@ -141,6 +141,6 @@ def _become_helper() -> None:
 def _help(function: Callable[[Any], Any], items: Sequence[Any], results: Connection) -> None:
     _become_helper()
     with contextlib.suppress(Exception):
-        # if this ends early, the parent calls the function itself
+        # if this ends early, the parent calls the function itself, and gets the error
         for item in items:
             results.send(function(item))

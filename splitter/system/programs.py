@@ -1,4 +1,4 @@
-"""Run programs on inputs: they end with this process, and messages tell in one way how they ended."""
+"""Run programs on inputs: they die with this process, and all messages describe their end in the same way."""
 
 import ctypes
 import os
@@ -13,10 +13,10 @@ LONGEST_COMPLAINT = 2000
 
 
 def dying_with(parent: int) -> Callable[[], None] | None:
-    """Return what a program calls before it begins, so that it dies with the process that started it."""
+    """Return a function for a child to call before it runs a program, so that it dies with its parent."""
     if sys.platform != "linux":
         return None
-    # after the fork nothing may be loaded
+    # load it now: it is not safe to load anything after the fork
     libc = ctypes.CDLL(None)
 
     def prepare() -> None:
@@ -28,9 +28,9 @@ def dying_with(parent: int) -> Callable[[], None] | None:
 
 
 def complaint(code: int, printed: BinaryIO, names: Mapping[bytes, bytes]) -> str:
-    """Describe how a program ended: with the last line that it printed, which mostly has the cause, first.
+    """Describe how a program ended, beginning with the last line it printed, which usually has the cause.
 
-    Random names of folders must not be published: `names` says what to call them.
+    `names` says how to replace the names of folders, since random ones must not be published.
     """
     how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     printed.seek(max(0, printed.seek(0, os.SEEK_END) - LONGEST_COMPLAINT))

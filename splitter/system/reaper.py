@@ -1,9 +1,9 @@
-"""End everything that a process has started once that process is gone, however it ended.
+"""Kill everything that a process has started once that process has ended, however it ended.
 
 This file is also a script, started as `python reaper.py MARK FOLDER` before everything else. It waits for the
 end of its standard input, which only the watched process holds open; then it kills every process with MARK in
-its environment, and removes FOLDER. So nothing is left of a private Ray, whose own reaper lets some of its
-agents live for half a minute, nor of the programs that `splitter tar map` runs.
+its environment, and removes FOLDER. So nothing remains of a private Ray, whose own reaper lets some agents
+live for half a minute, or of the programs that `splitter tar map` runs.
 """
 
 import contextlib
@@ -22,15 +22,16 @@ VARIABLE = "SPLITTER_KEPT"
 _ALL_STARTED = b"all started"
 _SECONDS_TO_END = 10.0
 _LOOK_EVERY = 0.05
-# a process that is being started has nothing in its environment yet
+# how many times in a row to find nothing: a process that is just starting has no environment yet
 _LOOKS = 3
 
 
 @contextlib.contextmanager
 def reaper_beside(folder: str, *, all_started: bool = False) -> Iterator[dict[str, str]]:
-    """End what is started with these variables, and remove the folder, with the block or this process.
+    """Yield environment variables; when the block or this process ends, kill all processes that have them.
 
-    `all_started` says that none of them is just starting when the block ends, which makes the end quicker.
+    Then remove the folder. `all_started` promises that no such process is just starting when the block ends,
+    which makes the end quicker.
     """
     mark = secrets.token_hex(16)
     reaper = subprocess.Popen(  # noqa: S603 - this file
@@ -43,14 +44,14 @@ def reaper_beside(folder: str, *, all_started: bool = False) -> Iterator[dict[st
 
 
 def is_reaper(process: psutil.Process) -> bool:
-    """Return whether a process is this script, which ends by itself when it has cleared up."""
+    """Return whether a process runs this script, which ends by itself when it has cleaned up."""
     with contextlib.suppress(psutil.Error, OSError):
         return __file__ in process.cmdline()
     return False
 
 
 def main(mark: str, folder: str) -> None:
-    """Wait until the watched process ends, then clear up."""
+    """Wait until the watched process ends, then clean up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     looks = 1 if sys.stdin.buffer.read() == _ALL_STARTED else _LOOKS

@@ -1,6 +1,6 @@
 """Send a recipe's code to a machine that does not have its file.
 
-The Python files beside a recipe travel as text, and are imported from memory where they arrive.
+The Python files in the recipe's folder are sent as text, and imported from memory on the other machine.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ MOST_FILES = 2_000
 
 
 class ModuleText(NamedTuple):
-    """The text of a module, and its path on the machine that it comes from."""
+    """The source text of a module, and its path on the machine that it comes from."""
 
     text: str
     path: str
@@ -29,15 +29,15 @@ class ModuleText(NamedTuple):
 
 
 def code_beside(recipe: type) -> dict[str, ModuleText]:
-    """Return the modules that a recipe's file can import from its folder; none if it is installed."""
+    """Return the modules that a recipe can import from its folder; none if the recipe is installed."""
     module = sys.modules[recipe.__module__]
     root = _root_of(module)
-    # a shipped recipe in a checkout has the checkout's tests beside it, and splitter is there anyway
+    # every machine has the built-in recipes; in a checkout, their root would be the checkout, with its tests
     if not root or _is_installed(root) or _is_below(module.__file__ or root, PACKAGE_FOLDER):
         return {}
     found = _all_below(root)
     if found is None:
-        # a folder of many things: send only what is imported already
+        # a folder with too many files: send only the modules that are already imported
         found = {name: source for name, source in _loaded() if _is_below(source.path, root)}
     if module.__name__ not in {"__main__", *found} and module.__file__:
         found[module.__name__] = _read(module.__file__)
@@ -45,13 +45,13 @@ def code_beside(recipe: type) -> dict[str, ModuleText]:
 
 
 class TextImporter(MetaPathFinder, InspectLoader):
-    """Imports modules from texts that came from another machine."""
+    """An importer of modules from texts that came from another machine."""
 
     def __init__(self, sources: Mapping[str, ModuleText]) -> None:
         self._sources = sources
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
-        """Return the spec of a module that is among the texts."""
+        """Return the spec of a module, or of a package without `__init__.py`, if the texts have it."""
         source = self._sources.get(name)
         if source is None:
             if not any(other.startswith(f"{name}.") for other in self._sources):
@@ -64,7 +64,7 @@ class TextImporter(MetaPathFinder, InspectLoader):
         return spec
 
     def get_source(self, name: str) -> str:
-        """Return the text of a module, whose lines tracebacks show."""
+        """Return the text of a module; tracebacks show lines of it."""
         return self._sources[name].text
 
     def get_code(self, name: str) -> CodeType:
@@ -76,7 +76,7 @@ class TextImporter(MetaPathFinder, InspectLoader):
 
 
 def _root_of(module: ModuleType) -> str:
-    """Return the folder that holds a module's top-level package, or its file."""
+    """Return the folder that contains a module's top-level package, or its file if it is in none."""
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__" and not file:
         return os.getcwd()
@@ -90,7 +90,7 @@ def _root_of(module: ModuleType) -> str:
 
 
 def _is_installed(folder: str) -> bool:
-    """Return whether a folder belongs to Python or to splitter, which every machine has."""
+    """Return whether a folder belongs to Python, its packages or splitter, which every machine has."""
     folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return any(_is_below(folder, one) for one in (PACKAGE_FOLDER, *filter(None, folders)))
 
@@ -108,14 +108,14 @@ def _all_below(root: str) -> dict[str, ModuleText] | None:
         size += os.path.getsize(path)
         if size > MOST_BYTES or len(found) == MOST_FILES:
             return None
-        # what is not Python could not be imported from its folder either
+        # a file that is not valid Python could not be imported from its folder either
         with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
             found[name] = _read(path)
     return found
 
 
 def _python_files(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield names and paths of the modules of a folder, and of those below that have any."""
+    """Yield names and paths of the modules in a folder, and in its subfolders that contain modules."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:

@@ -1,4 +1,4 @@
-"""Signals during a run: held back, or raised as `Interrupted`."""
+"""Signals during a run: blocked, or raised as `Interrupted`."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ SECONDS_TO_RAISE_AGAIN = 0.01
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Hold signals back: Python would lose one that arrives during a fork."""
+    """Block signals for a while, since Python would lose one that arrives during a fork."""
     old = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING_TO_END)
     try:
         yield
@@ -24,12 +24,12 @@ def signals_blocked() -> Iterator[None]:
 
 
 def unblock_signals() -> None:
-    """Let signals through again, in a process that was started while they were blocked."""
+    """Unblock signals, in a process that was started while they were blocked."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
 
 
 def forget_handlers() -> None:
-    """Do nothing at a signal, in a forked process, instead of what its parent does."""
+    """In a forked process, replace the signal handlers of its parent with ones that do nothing."""
     for number in ASKING_TO_END:
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             signal.signal(number, lambda *_: None)
@@ -54,7 +54,7 @@ def signals_raise() -> Iterator[None]:
         _asked.append(number)
         raise Interrupted(number)
 
-    # what nohup, or a shell's `&`, has had ignored stays ignored, and what C code handles stays with it
+    # signals that nohup, or a shell's `&`, has set to be ignored stay ignored; C code keeps its handlers
     numbers = [number for number in ASKING_TO_END if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     old = {number: signal.signal(number, interrupt) for number in numbers}
     try:
@@ -69,7 +69,8 @@ def signals_raise() -> Iterator[None]:
 def _nothing_lost() -> Iterator[None]:
     """Raise Interrupted again when Python has ignored it.
 
-    It does where a signal strikes in a `__del__`, or in what is called after each fork, as while Ray starts.
+    Python does so if a signal arrives in a `__del__`, or in a function called after each fork; this happens
+    while Ray starts.
     """
     before = sys.unraisablehook
 
@@ -77,7 +78,7 @@ def _nothing_lost() -> Iterator[None]:
         if not isinstance(ignored.exc_value, Interrupted):
             before(ignored)
             return
-        # from here it would be ignored again, and this is not the second signal
+        # raised here, it would be ignored again; sent later, it must not count as the second signal
         _asked.clear()
         number = ignored.exc_value.signal_number
         later = threading.Timer(SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), number))

@@ -9,9 +9,9 @@ from functools import cache
 
 
 class _Stderr(AbstractContextManager[None]):
-    """The C library's variable `stderr`, made to lead nowhere until the last thread leaves.
+    """The C library's variable `stderr`, which points to the null device until the last thread leaves.
 
-    Python and other programs write to the descriptor, so nothing of theirs is lost.
+    Python and other programs write to the descriptor, so none of their output is lost.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -23,7 +23,7 @@ class _Stderr(AbstractContextManager[None]):
         os.register_at_fork(after_in_child=self._in_new_process)
 
     def _in_new_process(self) -> None:
-        """Reset everything: threads that were within are not in this process."""
+        """Reset everything, since threads that were inside do not exist in this process."""
         self._variable.value = self._real
         self._lock, self._within = threading.Lock(), 0
 
@@ -41,11 +41,11 @@ class _Stderr(AbstractContextManager[None]):
 
 @cache
 def _stderr() -> _Stderr | None:
-    """Return the one of glibc, which may be assigned to; elsewhere it may be a constant."""
+    """Return the variable of glibc, which can be assigned to; in other libraries it may be a constant."""
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     return _Stderr(library) if library and hasattr(library, "gnu_get_libc_version") else None
 
 
 def silenced_stderr() -> AbstractContextManager[None]:
-    """Drop what C code prints to stderr within this, where possible."""
+    """Drop what C code prints to stderr within the block, where possible."""
     return _stderr() or nullcontext()

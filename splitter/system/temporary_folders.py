@@ -15,21 +15,21 @@ from splitter.errors import StorageError
 from splitter.system.durability import boot_id
 
 PREFIX = "splitter-tmp-"
-# without the mark of a machine: never swept
+# a name without the hash of a machine, so that `sweep` never removes the folder
 UNLOCKED = f"{PREFIX}unlocked-"
-# another process may take a folder that is not locked yet for abandoned
+# retries, since another process may remove a folder that is not locked yet as abandoned
 MOST_TRIES = 100
 
 
 class NoTemporarySpace(StorageError):
-    """A temporary file that cannot be written or read; no output is to blame."""
+    """A temporary file that cannot be written or read; the fault is not with the output."""
 
     more_space = "free space on that disk, or set TMPDIR to a folder on a larger one"
 
 
 @contextlib.contextmanager
 def temporary_errors() -> Iterator[None]:
-    """Raise NoTemporarySpace for each OSError within this."""
+    """Raise NoTemporarySpace for each OSError within the block."""
     try:
         yield
     except OSError as error:
@@ -39,10 +39,10 @@ def temporary_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[str]:
-    """Make a folder that is removed afterwards.
+    """Make a temporary folder, and remove it afterwards.
 
-    It stays locked while this process lives, or one forked from it meanwhile: one without a lock is
-    abandoned. Where folders cannot be locked, its name keeps it from being swept.
+    The folder is locked while this process, or one forked from it meanwhile, is alive; an unlocked folder is
+    abandoned. Where folders cannot be locked, its name protects it from `sweep`.
     """
     sweep()
     with temporary_errors():
@@ -65,7 +65,7 @@ def _new_folder() -> tuple[str, int | None]:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-            # another process may have taken it for abandoned
+            # try again only if another process has taken the folder to be abandoned
             if not isinstance(error, (BlockingIOError, FileNotFoundError)):
                 break
     return tempfile.mkdtemp(prefix=UNLOCKED), None
@@ -73,7 +73,7 @@ def _new_folder() -> tuple[str, int | None]:
 
 @cache
 def _prefix() -> str:
-    """Return how names of this machine's folders begin: locks may not be seen by other machines."""
+    """Return the prefix of this machine's folders: other machines may not see their locks."""
     machine = f"{socket.gethostname()} {boot_id()}"
     return f"{PREFIX}{xxhash.xxh3_64_hexdigest(machine.encode())}-"
 
