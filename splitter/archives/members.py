@@ -125,7 +125,7 @@ def why_unsafe(name: str) -> str | None:
     if ".." in name.split("/"):
         return "leads out of its folder"
     if "\0" in name:
-        return "has a NUL in it"
+        return "contains a NUL"
     if not name.rpartition("/")[2] or name == ".":
         return "has no file name at the end"
     return None

@@ -66,7 +66,7 @@ def read_members(stream: BinaryIO, location: str, *, contents: bool = True) -> I
         if head.wrong:
             plain = head.kind in (*_FILE, _FOLDER)
             raise counting.error(
-                f"{head.wrong}; splitter does not read archives with such a name" if plain else head.wrong
+                f"{head.wrong}; splitter does not read archives with such names" if plain else head.wrong
             )
         yield Member(head.name, head.size, _content(counting, head, contents=contents))
 

@@ -44,7 +44,7 @@ def batches_of(file: Any, columns: Sequence[str]) -> Iterator[Any]:  # noqa: ANN
 
 def _refuse(group: int, size: int, most: int) -> None:
     if size > most:
-        raise ValueError(f"row group {group} unpacks to {size:,} bytes, and {most:,} are read at once")
+        raise ValueError(f"row group {group} unpacks to {size:,} bytes, more than the limit of {most:,}")
 
 
 def _largest_row(group: Any, columns: Collection[str]) -> int:  # noqa: ANN401 - pyarrow says nothing of its types

@@ -122,7 +122,7 @@ def _matches(text: str, varying: str) -> list[ArchiveSource]:
     else:
         found = sorted(glob.glob(text), key=_in_order)
     if not found:
-        raise Refused(f"{text}: no file has such a name")
+        raise Refused(f"{text}: no file matches this pattern")
     stars = re.compile("(.*)".join(map(re.escape, text.split("*"))), re.DOTALL)
     varied = [(name, stars.fullmatch(name)) for name in found]
     return [ArchiveSource(name, varying + "".join(match.groups() if match else ())) for name, match in varied]

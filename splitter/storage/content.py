@@ -119,7 +119,7 @@ def _encoded(text: str, path: str) -> bytes:
     if text.endswith(name) and os.path.basename(text) == name and os.path.isfile(text):
         raise BadResult(
             f"the content of {name!r} is the text {text!r}, and there is a file of that name; "
-            f"for the file itself give a Path: Path({text!r})"
+            f"to store the file itself, give a path: Path({text!r})"
         )
     return text.encode()
 
@@ -271,7 +271,9 @@ def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch
 def _take_file(path: str, source: str, scratch: Scratch) -> tuple[int, str]:
     """Move a file that is in scratch; copy any other, which may be somebody's original."""
     if not os.path.isfile(source):
-        raise BadResult(f"the content of {os.path.basename(path)!r} is the path {source!r}, where no file is")
+        raise BadResult(
+            f"the content of {os.path.basename(path)!r} is the path {source!r}, where there is no file"
+        )
     if _is_left_to_us(source, scratch):
         with contextlib.suppress(OSError):
             os.rename(source, path)

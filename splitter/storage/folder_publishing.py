@@ -167,7 +167,7 @@ class FolderPublishing(FolderSteps):
             raise NameTaken.of(folder, f"cannot be used ({error.strerror})") from None
         if not stat.S_ISDIR(found.st_mode):
             what = "link" if stat.S_ISLNK(found.st_mode) else "file"
-            raise NameTaken.of(folder, f"is a {what}, where its folder must be")
+            raise NameTaken.of(folder, f"is a {what} where a folder must be")
         return True
 
     def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:

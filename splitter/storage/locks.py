@@ -204,7 +204,7 @@ class FolderLock(FolderSteps):
             for other, owner in self._parts_at_work():
                 if other.of != part.of:
                     message = f"{self.root}: is in use by {other}{_by(owner)}; wait for it, or use --part"
-                    raise Refused(f"{message} K/{other.of} as there")
+                    raise Refused(f"{message} K/{other.of}, as that run does")
             descriptor = self._taken(f"{OWN_FOLDER}/{part.name}", in_gate=True)
             locks.callback(os.close, descriptor)
             self._sign(descriptor, self.run)

@@ -175,10 +175,10 @@ class Naming:
         what = "a slash" if "/" in value else "a NUL" if "\0" in value else ""
         if value and not what:
             return ""
-        why = f"has {what} in it, {value!r:.100}" if value else "is empty"
+        why = f"contains {what}, {value!r:.100}" if value else "is empty"
         remedy = "change it"
         if not (value or field in BUILT_IN):
-            remedy = f"write {{{field}|none}} for what stands for an empty value"
+            remedy = f"write {{{field}|none}} to use 'none' in its place"
         return (
             f"its {field!r} {why}, and {OPTION} {self.template!r} needs it for a name; "
             f"{remedy}, or leave {{{field}}} out of {OPTION}"
@@ -253,10 +253,10 @@ def _fault(name: str, extension: str) -> str:
     if same_name(top) in RESERVED_FOLDERS:
         return "which is reserved; use other fields, or begin with a folder"
     if _longest_part(name) > LONGEST_NAME:
-        return f"of which a part has more than {LONGEST_NAME} bytes; use fewer fields"
+        return f"in which a part has more than {LONGEST_NAME} bytes; use fewer fields"
     if not extension and "." in last:
         # otherwise, an output of input `a` with extension .b and one of input `a.b` without one would clash
-        return "in which the part behind the dot could be an extension; give the output one"
+        return "in which the text after the dot could be an extension; give the output an extension"
     return ""
 
 

@@ -36,6 +36,7 @@ def storage_of(output: str, part: RunPart | None = None) -> Storage:
     root = f"{protocol}://{'/'.join(names)}"
     if part is not None:
         raise Refused(
-            f"--part: not with {root}; use --executor ray, which divides the work, or a folder as --output"
+            f"--part: cannot be used with {root}; use --executor ray, which divides the work, or a folder as "
+            "--output"
         )
     return RemoteStorage(root)

@@ -218,10 +218,10 @@ class SinkConformance:
             ),
             ([b"bytes"], "BadResult", "is of type list; expected"),
             ("\ud800", "UnicodeEncodeError", "surrogates not allowed"),
-            (Path("missing.bin"), "BadResult", "'missing.bin', where no file is"),
-            (Path("/"), "BadResult", "'/', where no file is"),
-            (Path("/dev/zero"), "BadResult", "'/dev/zero', where no file is"),
-            (Path("nul\0"), "BadResult", "where no file is"),
+            (Path("missing.bin"), "BadResult", "'missing.bin', where there is no file"),
+            (Path("/"), "BadResult", "'/', where there is no file"),
+            (Path("/dev/zero"), "BadResult", "'/dev/zero', where there is no file"),
+            (Path("nul\0"), "BadResult", "where there is no file"),
             (lambda: b"takes no file", "TypeError", "positional argument"),
             (lambda file: file.write("text"), "TypeError", "bytes-like object"),
             (lambda file: file.detach(), "ValueError", "detached"),
@@ -258,13 +258,13 @@ class SinkConformance:
                 "b": lambda _: [OutputFile("1.bin", slip)],
             }
         )
-        assert "for the file itself give a Path" in self.errors()["a"][1]
+        assert "to store the file itself, give a path: Path(" in self.errors()["a"][1]
         assert [self.read(row) for row in rows["b"]] == [slip.encode()]
 
     def test_a_named_pipe_as_content_is_an_error_and_not_waited_for(self) -> None:
         os.mkfifo(self.folder / "pipe")
         self.run({"a": lambda _: [OutputFile("0.bin", self.folder / "pipe")]})
-        assert "where no file is" in self.errors()["a"][1]
+        assert "where there is no file" in self.errors()["a"][1]
 
     def test_an_input_that_is_left_out_after_some_outputs_leaves_no_trace(self) -> None:
         def make(_: InputFile) -> Iterator[OutputFile]:

@@ -253,7 +253,7 @@ def test_a_text_stands_for_an_empty_value(folder: Path, capfd):
     assert (said.code, "a.txt and b/a.txt both give 'none/a_0'" in said.err) == (2, True)
     said = run(capfd, folder, "{speaker}/{path}_{index}", rows=rows)
     assert "its 'speaker' is empty" in said.err
-    assert "write {speaker|none} for" in said.err
+    assert "write {speaker|none} to use" in said.err
     assert run(capfd, folder, "{speaker|none}/{path}_{index}", rows=rows).code == 0
     assert sorted(made(folder)) == [
         *("none/a_0.txt", "none/a_1.txt", "none/b/a_0.txt", "none/b/a_1.txt"),
@@ -287,7 +287,7 @@ REFUSED = {
     "an empty value": ("{speaker}/{path}", "row 2 of the dataset list: its 'speaker' is empty", "s  s"),
     "a slash": (
         "{speaker}/{path}",
-        "row 2 of the dataset list: its 'speaker' has a slash in it, 'x/y'",
+        "row 2 of the dataset list: its 'speaker' contains a slash, 'x/y'",
         "s x/y",
     ),
     "the folder above": ("{speaker}/{path}", "row 1 of the dataset list: --name would give", ".. s"),
@@ -350,11 +350,11 @@ TOLD = {
         "neither the dataset list nor the metadata of the outputs has 'lable'; did",
     ),
     "an empty value": ("{empty}/{path}", "output '0.txt': its 'empty' is empty, and --name"),
-    "a slash": ("{slash}/{path}", "its 'slash' has a slash in it, 'x/y'"),
+    "a slash": ("{slash}/{path}", "its 'slash' contains a slash, 'x/y'"),
     "the folder above": ("{up}/{path}", "the name '../a.txt', which cannot be used"),
     "a reserved folder": ("{own}/{path}", "the name '.Splitter/a.txt', which is reserved"),
     "a reserved file": ("{table}", "the name 'manifest.csv', which is reserved"),
-    "a long name": ("{long}/{path}", "of which a part has more than 255 bytes"),
+    "a long name": ("{long}/{path}", "in which a part has more than 255 bytes"),
     "no number": ("{label:03d}/{path}", "its 'label' is 'owl', which cannot be written as {label:03d}"),
     "no finite number": ("{endless:.1f}/{path}", "its 'endless' is 'inf', which cannot"),
 }

@@ -136,7 +136,7 @@ def test_members_that_stand_apart_are_not_taken_for_samples(folder, capfd):
     ("given", "expected"),
     [
         (["cat", "gone.tar", "-o", "o.tar"], "gone.tar: cannot be read: No such file"),
-        (["cat", "gone-*.tar", "-o", "o.tar"], "no file has such a name"),
+        (["cat", "gone-*.tar", "-o", "o.tar"], "no file matches this pattern"),
         (["cat", "in-{0..3}.tar", "-o", "o.tar"], "in-0.tar: cannot be read"),
         (["cat", "in{.tar", "-o", "o.tar"], "in{.tar: cannot be read"),
         (["cat", "{a}.tar", "-o", "o.tar"], "is neither a range"),
