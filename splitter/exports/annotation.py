@@ -1,4 +1,4 @@
-"""Formats of annotations: a file for each recording, with what the pieces say of it, in its own time."""
+"""Annotation formats: a file for each recording, with what its pieces say, in times of the recording."""
 
 import json
 import math
@@ -25,21 +25,21 @@ Content = Literal["text", "labels", "speaker", "name"]
 
 BILLION = 10**9
 _WHERE = IN_SOURCE[:4]
-# an empty line ends a cue of subtitles, and what looks like times begins one
+# in subtitles, an empty line ends a cue, and text that looks like a pair of times begins one
 NOT_IN_CUES = rf"\r|\n\s*\n|(?am:^[^\S\n]*{CLOCK}[^\w:\n]+{CLOCK}\b)"
-# no format can hold a NUL, nor what is not UTF-8
+# no format can hold NUL, or bytes that are not UTF-8, for which surrogates stand
 _NEVER = "[\\0\ud800-\udfff]"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What one annotation says, and where.
+    """An annotation: a stretch of a recording, and a label for it.
 
     Attributes:
         start: Where it starts in the recording, in nanoseconds.
-        end: Where it ends.
+        end: Where it ends, in nanoseconds.
         label: What it says.
-        speaker: Who speaks, if that is known and not the label.
+        speaker: Who speaks; empty if unknown, or if the label says it already.
         channel: The channel of the recording, counted from 0.
         piece: The piece that it comes from.
     """
@@ -54,12 +54,12 @@ class Mark:
 
 @dataclass(slots=True)
 class MarkedRecording:
-    """A recording and its annotations, by start and end.
+    """A recording and its annotations, sorted by start and end.
 
     Attributes:
-        name: Its path below the root, without its ending if no other recording is called so.
-        path: The same with its ending.
-        length: How long it is, in nanoseconds.
+        name: Its path below the root; without the ending, unless recordings differ only in that.
+        path: Its path below the root, with the ending.
+        length: Its length, in nanoseconds.
         marks: The annotations.
     """
 
@@ -70,21 +70,21 @@ class MarkedRecording:
 
     @property
     def word(self) -> str:
-        """A name without white space, for lines whose fields are divided by it."""
+        """Its name as one field of a line: without white space, and not the start of a comment (`;;`)."""
         plain = not re.search(r"\s|\A;;|\A\Z", self.name)
         return self.name if plain else self.marks[0].piece.source_key
 
 
 class AnnotationExport(Export):
-    """A format that has a file of annotations for each recording.
+    """A format with a file of annotations for each recording.
 
     Attributes:
-        name: What the format is called.
-        ending: What follows the name of the recording in that of its file.
-        contents: What an annotation says: the first of these that the manifest has.
-        cannot_hold: What must not be in a label, a pattern.
+        name: The name of the format.
+        ending: The ending of a file, after the name of the recording.
+        contents: What annotations say by default: the first of these that the manifest has.
+        cannot_hold: A pattern that matches what a label must not contain.
         holds_empty: Whether a label may be empty.
-        names_speakers: Whether it says who speaks, beside the label.
+        names_speakers: Whether the format says who speaks, besides the label.
     """
 
     unused: ClassVar[frozenset[str]] = frozenset({"absolute"})
@@ -97,7 +97,7 @@ class AnnotationExport(Export):
     names_speakers: ClassVar[bool] = False
 
     def __init__(self, corpus: Corpus, content: Content | None = None) -> None:
-        """Refuse pieces of which the manifest does not say where they are in their recordings.
+        """Refuse a manifest that does not say where the pieces are in their recordings.
 
         Args:
             corpus: The pieces.
@@ -118,12 +118,12 @@ class AnnotationExport(Export):
         usual = next(one for one in self.contents if there[one])
         self.content: Content = usual if content is None else content
         self._forbidden = re.compile(f"{_NEVER}|{self.cannot_hold}")
-        # recordings that differ in nothing but their endings, by what they share
+        # hashes of the names that several recordings share, because they differ only in their endings
         self._ambiguous: set[int] = set()
 
     @abstractmethod
     def lines(self, recording: MarkedRecording) -> Iterable[str]:
-        """Yield the text of the file of a recording; refuse what the format cannot hold."""
+        """Yield the text of a recording's file; refuse what the format cannot hold."""
 
     def write(self, target: ExportTarget) -> None:
         """Write a file for each recording that has annotations."""
@@ -138,7 +138,7 @@ class AnnotationExport(Export):
                 file.writelines(self.lines(recording))
 
     def recordings(self) -> Iterator[MarkedRecording]:
-        """Yield the recordings, one at a time; refuse pieces that say nothing."""
+        """Yield the recordings with annotations, one at a time; refuse a corpus that has no annotations."""
         found = False
         pieces = self.corpus.pieces() if self._look() else self._sorted_pieces()
         for key, group in groupby(pieces, key=self._source_of):
@@ -162,7 +162,7 @@ class AnnotationExport(Export):
     # -- pieces by recording ---------------------------------------------------------------------------------
 
     def _source_of(self, piece: Piece) -> str:
-        """Return the path of its recording below the root; refuse a piece of an unknown one."""
+        """Return the path of a piece's recording below the root; refuse a piece of an unknown recording."""
         name = self.corpus.source_name_of(piece.values)
         if not name:
             raise Refused(
@@ -172,9 +172,9 @@ class AnnotationExport(Export):
         return self.corpus.sources.key(name)
 
     def _look(self) -> bool:
-        """Return whether the pieces of each recording follow each other; find names that are ambiguous."""
+        """Return whether the pieces of each recording are consecutive; find names that recordings share."""
         together = True
-        # numbers take less memory than names
+        # hashes take less memory than names
         seen: set[int] = set()
         names: set[int] = set()
         sources = self.corpus.sources
@@ -189,7 +189,7 @@ class AnnotationExport(Export):
         return together
 
     def _sorted_pieces(self) -> Iterator[Piece]:
-        """Yield the pieces by their recordings, sorted on disk."""
+        """Yield the pieces grouped by recording, sorted on disk."""
         with tempfile.TemporaryDirectory(prefix="splitter-") as folder:
             file = SortedFile(f"{folder}/pieces")
             for number, piece in enumerate(self.corpus.pieces()):
@@ -203,7 +203,7 @@ class AnnotationExport(Export):
     # -- what a piece says -----------------------------------------------------------------------------------
 
     def _marks(self, piece: Piece) -> tuple[int, list[Mark]]:
-        """Return how long its recording is, and its annotations."""
+        """Return the length of a piece's recording, and the annotations from the piece."""
         start, stop, rate, frames = map(piece.number, _WHERE)
         # silence that was added at the end of a piece is not in the recording
         stop = min(stop, frames)
@@ -229,7 +229,7 @@ class AnnotationExport(Export):
         return length, marks
 
     def _labels(self, piece: Piece) -> list[PieceLabel]:
-        """Return what is said of a piece, with times in it where they are known."""
+        """Return what annotations of a piece say, with their times in the piece if known."""
         if self.content == "text":
             return [PieceLabel(piece.text)]
         if self.content == "name":
@@ -238,13 +238,13 @@ class AnnotationExport(Export):
         if self.content == "labels":
             return labels
         speakers = dict.fromkeys(filter(None, piece.speaker.split("|")))
-        # the labels of RTTM are who speaks when
+        # labels read from RTTM are the speakers, with the times when they speak
         if labels and all(label.name in speakers for label in labels):
             return labels
         return [PieceLabel(speaker) for speaker in speakers]
 
     def _timed(self, piece: Piece) -> list[PieceLabel]:
-        """Return the labels of a piece; refuse what are no times."""
+        """Return the labels of a piece; refuse times that are not finite."""
         labels = piece.labels
         if not all(math.isfinite(time or 0) for label in labels for time in (label.start, label.end)):
             raise Refused(
@@ -254,23 +254,23 @@ class AnnotationExport(Export):
         return labels
 
     def _speaker(self, piece: Piece) -> str:
-        """Return who speaks, beside what is said."""
+        """Return who speaks, if the format says it besides the label; otherwise, nothing."""
         if not self.names_speakers or self.content == "speaker":
             return ""
         speaker = (piece.speaker or piece["annotation_speaker"]).strip()
         if "\n" in speaker:
             self.refuse(speaker, piece, "is the name of a speaker, in several lines")
-        # which of several has said a label is not known
+        # if there are several speakers, it is unknown which of them a label belongs to
         return "" if self.content == "labels" and "|" in speaker else self.checked(speaker, piece)
 
     def checked(self, text: str, piece: Piece) -> str:
-        """Return a text that the format can hold; refuse any other."""
+        """Return a text; refuse one that the format cannot hold."""
         if found := self._forbidden.search(text):
             self.refuse(text, piece, f"has {shown(found[0])}, which the format cannot hold")
         return text
 
     def refuse(self, text: str, piece: Piece, why: str) -> None:
-        """Refuse a text."""
+        """Refuse a piece because of a text, and say what to do."""
         raise Refused(
             f"{self.name}: {shown(text)} of {piece.name}: {why}; leave the piece out with --where, choose "
             "what is written with --content, or another format"
@@ -278,7 +278,7 @@ class AnnotationExport(Export):
 
 
 def seconds(time: int) -> str:
-    """Return a time as seconds, with as many digits as it needs.
+    """Return nanoseconds as seconds, with as many digits as needed.
 
     >>> seconds(1_500_000_000), seconds(2_000_000_000)
     ('1.5', '2.0')
@@ -289,7 +289,7 @@ def seconds(time: int) -> str:
 
 
 def clock(time: int, comma: str) -> str:
-    """Return a time as subtitles have it, to the millisecond.
+    """Return a time as subtitles write it, to the millisecond.
 
     >>> clock(3_723_004_500_000, ",")
     '01:02:03,004'
@@ -300,6 +300,6 @@ def clock(time: int, comma: str) -> str:
 
 
 def milliseconds_of(time: int) -> int:
-    """Return a time in milliseconds, halves to even."""
+    """Round a time to milliseconds, halves to even."""
     whole, rest = divmod(time, 10**6)
     return whole + (2 * rest > 10**6 or (2 * rest == 10**6 and whole & 1))

@@ -6,7 +6,7 @@ from splitter.exports.annotation import AnnotationExport, MarkedRecording, secon
 
 
 class AudacityExport(AnnotationExport):
-    """A label track of Audacity for each recording."""
+    """An Audacity label track for each recording."""
 
     name = "audacity"
     ending = ".txt"
@@ -14,6 +14,6 @@ class AudacityExport(AnnotationExport):
     holds_empty = True
 
     def lines(self, recording: MarkedRecording) -> Iterator[str]:
-        """Yield a line for each label: start, end and text, with tabs between them."""
+        """Yield a line for each label: start, end and text, separated by tabs."""
         for mark in recording.marks:
             yield f"{seconds(mark.start)}\t{seconds(mark.end)}\t{mark.label}\n"

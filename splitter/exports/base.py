@@ -1,4 +1,4 @@
-"""The seam of exports: a format reads a corpus and writes into a target."""
+"""The base class of export formats: a format reads a corpus and writes into a target."""
 
 import json
 from abc import ABC, abstractmethod
@@ -9,19 +9,19 @@ from splitter.exports.target import ExportTarget
 
 
 class Export(ABC):
-    """An export of one format; the first line of its docstring says what the format is for.
+    """An export of one format; the first line of a subclass's docstring says what the format is for.
 
-    The parameters of `__init__` after the corpus are options of the command line, with their types, defaults
-    and help read from the signature and from `Args:` in the docstring, as with recipes.
+    The parameters of `__init__` after the corpus become options of the command line. As for recipes, their
+    types and defaults come from the signature, and their help from `Args:` in the docstring.
 
     Attributes:
-        unused: The options of `splitter export` that have no meaning for it, so that they are refused.
+        unused: The options of `splitter export` that the format refuses, because they mean nothing to it.
     """
 
     unused: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, corpus: Corpus) -> None:
-        """Refuse here what the format cannot express: nothing is written yet."""
+        """Refuse what the format cannot express, before anything is written."""
         self.corpus = corpus
 
     @abstractmethod
@@ -29,12 +29,12 @@ class Export(ABC):
         """Write all pieces."""
 
 
-# made once: an encoder with options of its own is not kept by `json.dumps`
+# made once, because `json.dumps` makes a new encoder for each call with options
 _encoded = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 def json_of(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """Return a value as JSON, in plain text where UTF-8 can encode it."""
+    """Return a value as JSON, without escapes unless UTF-8 cannot encode it."""
     text = _encoded(value)
     if not text.isascii():
         try:

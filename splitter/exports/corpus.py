@@ -1,7 +1,7 @@
-"""The pieces of a run, one by one: what a format needs to know of each, from its row of the manifest.
+"""The pieces of a run, one by one, with what a format needs to know about each, from its manifest row.
 
-If a run made metadata only, as one that transcribes pieces, its inputs are the pieces, and what the stage
-before says of them has the prefix `from_`.
+If a run made only metadata, such as transcripts, its inputs are the pieces. Columns with the prefix `from_`
+hold what the stage before says about them.
 """
 
 import os
@@ -31,7 +31,7 @@ from splitter.text.csv import Row
 from splitter.text.labels import EARLIER
 from splitter.text.urls import is_url, without_secrets
 
-# the split of a piece that has none yet, where others have one
+# the split of a piece that is not in a split yet, if the manifest has splits
 UNASSIGNED = "unassigned"
 _PLAIN_SPLIT = re.compile(r"\w[\w.-]*")
 
@@ -40,16 +40,16 @@ class Corpus:
     """The pieces of a run.
 
     Attributes:
-        folder: The folder or URL that the files of the pieces are in.
+        folder: The folder or URL that contains the files of the pieces.
         header: The columns of the manifest.
-        types: The types of columns: `int`, `float`, `bool`; all others are text.
+        types: The types of columns: `int`, `float` or `bool`; columns without a type are text.
         columns: The columns that come from the dataset list.
         has_splits: Whether the manifest has a column `split`.
-        text_at: Which column holds what is spoken in each piece, if `has_texts`.
-        speaker_at: Which column holds who speaks, if `has_speakers`.
-        label_column: The column that holds the labels of each piece; nothing if there is none.
-        count: The number of pieces, after the last of them was read.
-        repeated: How many of them have a text that the dataset list has for their whole recording.
+        text_at: The index of the column that holds what is spoken in each piece, if `has_texts`.
+        speaker_at: The index of the column that holds who speaks, if `has_speakers`.
+        label_column: The name of the column with the labels of each piece; empty if there is none.
+        count: The number of pieces, once all of them were read.
+        repeated: How many of them have the text of the piece before, since it is that of the whole recording.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Corpus:
         self.types, self.columns = schema_of(self._files)
         with self._opened() as (self.header, rows):
             self._at = {name: at for at, name in enumerate(self.header)}
-            # most often it is one of the first
+            # usually, one of the first rows has an output
             has_outputs = any(row[self._at["output"]] for row in rows)
         self.has_splits = SPLIT in self._at
         self.count = self.repeated = 0
@@ -84,7 +84,7 @@ class Corpus:
         self._reader = OutputReader(self.folder)
         self._source_column, self.sources = input_column, Layout(root or "")
         if self._prefix:
-            # the recordings are those of the stage before
+            # the recordings are the inputs of the stage before
             self._source_column, self.sources = EARLIER + "input", Layout(_root_of(self.folder) or "")
         self.text_at = self._chosen("text", text, TEXTS[:-1])
         self.speaker_at = self._chosen(
@@ -93,26 +93,29 @@ class Corpus:
         self.has_texts, self.has_speakers = self.text_at is not None, self.speaker_at is not None
         self.label_column = next((name for name in LABELS if self.index_of(name) is not None), "")
         in_list = self.text_at is not None and self.header[self.text_at] in self.columns
-        # rows with times have a text of their own
+        # a list with times has a text for each piece
         is_of_all = in_list and not self._prefix and not has_times(self.columns)
         self._text_of_all = self.text_at if is_of_all else None
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Row, Iterator[Row]]]:
-        """Open the manifest: its header, and its rows."""
+        """Open the manifest; yield its header and its rows."""
         header, rows = open_table(self._files, self._name, OUTPUT_COLUMNS, self.columns)
         with closing(cast("Generator[Row]", rows)):
             yield header, rows
 
     def _chosen(self, option: str, asked: str | None, usual: Sequence[str]) -> int | None:
-        """Return the index of the column of texts, or of speakers."""
+        """Return the index of the column that was asked for, or else of the first usual one, if any."""
         if asked is not None:
             return column_index(self.header, asked, f"--{option}")
         names = [*usual, *(self._prefix + name for name in usual)]
         return next((self._at[name] for name in names if name in self._at), None)
 
     def index_of(self, column: str) -> int | None:
-        """Return the index of a column that a recipe for sound has written."""
+        """Return the index of a column, if there is one.
+
+        If the run made only metadata, a column that has this name after `from_` comes first.
+        """
         return self._found.get(column)
 
     def need(self, who: str, *columns: str, advice: str) -> None:
@@ -122,14 +125,14 @@ class Corpus:
             raise Refused(f"{who}: the manifest has no column {missing[0]!r}; {advice}")
 
     def need_sound(self, who: str, *, virtual: bool = False) -> None:
-        """Refuse pieces whose length the manifest does not say, or not where they are in their recordings."""
+        """Refuse a manifest without the lengths of pieces or, if `virtual`, their places in recordings."""
         advice = "export the outputs of a recipe for sound, such as chunk, which count samples"
         self.need(who, "sample_rate", "frames", "channels", advice=advice)
         if virtual:
             self.need(f"{who} --virtual", *IN_SOURCE, advice="leave --virtual out")
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces, in the order of the manifest; each call begins with the first."""
+        """Yield the pieces, in the order of the manifest; each call starts at the first one."""
         count = repeated = 0
         unique = UniqueKeys()
         before: tuple[str, str] | None = None
@@ -148,12 +151,12 @@ class Corpus:
         self.count, self.repeated = count, repeated
 
     def source_names(self) -> Iterator[str]:
-        """Yield the recording of each piece, as the dataset list has it."""
+        """Yield the recording of each piece, as the dataset list names it."""
         with self._opened() as (_, rows):
             yield from map(self.source_name_of, filter(self._is_meant, rows))
 
     def _is_meant(self, row: Row) -> bool:
-        """Return whether a row is that of a piece, and one to export."""
+        """Return whether a row is a piece to export."""
         if not (row[self._at["output"]] or self._prefix):
             return False
         if self._skipped is not None and row[self._skipped]:
@@ -163,7 +166,7 @@ class Corpus:
         return self._where is None or self._where(row)
 
     def location(self, name: str) -> str:
-        """Return the path or URL of the file that holds a piece; of a shard, if it is in one."""
+        """Return the path or URL of the file that holds a piece: its own file, or its shard."""
         name = shard_of(name)[0] or name
         return f"{self.folder}/{name}" if is_output(name) else Layout(self.folder).location(name)
 
@@ -173,7 +176,7 @@ class Corpus:
         return self._reader.read(self._reader.address({**row, "output": piece.name}))
 
     def check_file(self, piece: Piece) -> None:
-        """Refuse a piece that is an input of the run and not there, as one in an archive."""
+        """Refuse a piece that is an input of the run but not a file, such as a member of an archive."""
         if (
             self._prefix
             and not is_url(location := self.location(piece.name))
@@ -185,7 +188,7 @@ class Corpus:
             )
 
     def plain_path(self, piece: Piece) -> str | None:
-        """Return the local path of a loose file, which is one and no link; None if it is elsewhere."""
+        """Return the local path of a loose file; None if the piece is virtual, in a shard or at a URL."""
         if is_url(self.folder) or piece.shard or piece.is_virtual:
             return None
         self.check_file(piece)
@@ -196,12 +199,12 @@ class Corpus:
         return self._reader.plain_path(piece.shard)
 
     def source_name_of(self, row: Row) -> str:
-        """Return the recording that a piece comes from, as the dataset list has it; nothing if unknown."""
+        """Return the recording that a piece comes from, as the dataset list names it; empty if unknown."""
         at = self._at.get(self._source_column)
         return "" if at is None else row[at]
 
     def split_of(self, row: Row) -> str:
-        """Return the split of a piece, as part of a file name."""
+        """Return the split of a piece; refuse one that cannot be part of a file name."""
         if not self.has_splits:
             return ""
         text = row[self._at[SPLIT]]
@@ -211,7 +214,7 @@ class Corpus:
 
 
 def _root_of(folder: str) -> str | None:
-    """Return the folder that the inputs of a run are below, if it says so."""
+    """Return the folder that contains the inputs of a run, if the run recorded it."""
     files = files_at(folder)
     if not files.exists(LISTED.name):
         return None

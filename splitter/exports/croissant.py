@@ -15,7 +15,7 @@ from splitter.text.spelling import nearest
 
 _TYPES = {"string": "sc:Text", "int64": "cr:Int64", "float64": "sc:Float", "bool": "sc:Boolean"}
 VERSIONS = ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"]
-# of the vocabulary for responsible AI
+# properties of the vocabulary for responsible AI
 RAI = (  # noqa: SIM905
     "annotationsPerItem annotatorDemographics dataAnnotationAnalysis dataAnnotationPlatform "
     "dataAnnotationProtocol dataBiases dataCollection dataCollectionMissingData dataCollectionRawData "
@@ -23,7 +23,7 @@ RAI = (  # noqa: SIM905
     "dataManipulationProtocol dataPreprocessingProtocol dataReleaseMaintenancePlan dataSocialImpact "
     "dataUseCases machineAnnotationTools personalSensitiveInformation"
 ).split()
-# the context that the specification prints, so that readers need not fetch it
+# the context of the specification, written out so that readers need not fetch it
 _OF_CR = (  # noqa: SIM905
     "arrayShape citeAs column containedIn equivalentProperty extract field fileProperty fileObject fileSet "
     "format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet references regex "
@@ -52,15 +52,15 @@ class CroissantExport(Export):
 
     Args:
         name: The name of the dataset.
-        description: What it is.
-        licence: Its licence: a URL, or a name as SPDX has it.
+        description: What the dataset is.
+        licence: Its licence: a URL, or an identifier from SPDX.
         url: Where it is published.
         creator: Who made it.
-        published: The date of publication, as 2026-11-20.
+        published: The date of publication, such as 2026-11-20.
         cite_as: How to cite it, in BibTeX.
-        data_version: Its version, as 1.0.0.
-        rai: A property for responsible AI and its text, as `dataBiases=Mostly read speech`; can be repeated.
-        layout: folder: the outputs as files. parquet: within the tables, from which mlcroissant loads them.
+        data_version: Its version, such as 1.0.0.
+        rai: A property for responsible AI and its text, such as `dataBiases=Read speech`; can be repeated.
+        layout: folder: the outputs as files. parquet: the outputs in the tables; mlcroissant can load them.
     """
 
     unused: ClassVar[frozenset[str]] = frozenset({"absolute", "speaker", "text"})
@@ -96,7 +96,7 @@ class CroissantExport(Export):
         self._columns = columns_of(corpus)
 
     def write(self, target: ExportTarget) -> None:
-        """Write the tables, then what describes them."""
+        """Write the tables, then the description of them."""
         tables: dict[str, PieceTables] = {}
         formats: dict[str, None] = {}
         kind = ""
@@ -150,7 +150,7 @@ class CroissantExport(Export):
             if name != SPLIT
         ]
         if splits:
-            # from the name of the table, so that readers open no others
+            # read from the name of a table, so that readers of one split need not open the others
             field = _field(SPLIT, "sc:Text")
             field["source"] |= {
                 "extract": {"fileProperty": "filename"},
@@ -166,7 +166,7 @@ class CroissantExport(Export):
 
 
 def _property(text: str) -> tuple[str, str]:
-    """Return a property for responsible AI, and what it says."""
+    """Return the name of a property for responsible AI, and its text; refuse an unknown one."""
     name, equals, value = text.partition("=")
     name = name.removeprefix("rai:")
     if not equals or name not in RAI:
@@ -202,7 +202,7 @@ def _field(name: str, kind: str) -> dict[str, Any]:
 
 
 def _splits(names: list[str]) -> dict[str, Any]:
-    """Return the names of the splits, as the specification wants them."""
+    """Return the record set of splits that the specification asks for."""
     return {
         "@type": "cr:RecordSet",
         "@id": "splits",

@@ -6,11 +6,11 @@ from splitter.exports.annotation import AnnotationExport, MarkedRecording, secon
 
 
 class CtmExport(AnnotationExport):
-    """When each word is spoken, as CTM for Kaldi, NeMo and scoring: a file for each recording."""
+    """CTM for Kaldi, NeMo and scoring: when each word is spoken, in a file for each recording."""
 
     name = "ctm"
     ending = ".ctm"
-    # the labels of a CTM are its words, with their times
+    # labels read from a CTM are its words, with their times
     contents = ("labels", "text", "name")
     cannot_hold = r"\s"
 

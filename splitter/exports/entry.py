@@ -1,4 +1,4 @@
-"""`splitter.export`: what a run made, written as another tool opens it."""
+"""`splitter.export`: write what a run made in the form that another tool opens."""
 
 import os
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from splitter.text.urls import file_name, is_url
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export made.
+    """The result of an export.
 
     Attributes:
-        folder: Where it is.
+        folder: The folder that was written.
         pieces: The number of pieces in it.
-        files: The number of files, without those of single pieces.
+        files: The number of files, not counting those of single pieces.
         linked: The number of files that are hard links to outputs.
-        copied: Bytes of contents that were copied.
-        note: What to look at; nothing, if all is as it should be.
+        copied: The number of bytes of content that were copied.
+        note: A warning for the user; empty if there is none.
     """
 
     folder: str
@@ -35,7 +35,7 @@ class Exported:
     note: str = ""
 
     def line(self) -> str:
-        """Return one line for people."""
+        """Return one line that tells the user what was written."""
         line = f"{self.folder}: {show_count(self.pieces, 'piece')} in {show_count(self.files, 'file')}"
         if self.linked:
             line += f", {show_count(self.linked, 'hard link')}"
@@ -54,17 +54,17 @@ def export(  # noqa: PLR0913 - each is an option
     speaker: str | None = None,
     **options: Any,  # noqa: ANN401 - those of the format
 ) -> Exported:
-    """Write what a run made as another tool opens it: an index of its pieces, in a folder beside it.
+    """Write an index of what a run made, in the form that another tool opens, to a folder next to it.
 
     Args:
         output: The output folder of a run, or its URL.
         to: The format; `splitter export --list` names them.
-        folder: The folder to write, which replaces an earlier export whole. Default: `<output>-<format>`.
+        folder: The folder to write; it replaces all of an earlier export. Default: `<output>-<format>`.
         where: Only the pieces whose row matches a condition, such as "split == 'train'".
         all_rows: Also the pieces that `--keep` left out.
         absolute: Write absolute paths. Default: relative to the folder.
-        text: The column that holds what is spoken. Default: a usual name.
-        speaker: The column that holds who speaks. Default: a usual name.
+        text: The column that holds what is spoken. Default: `text`, or another usual name.
+        speaker: The column that holds who speaks. Default: `speaker` or `speaker_id`.
         options: The options of the format.
     """
     kind = EXPORTS.load(to, Export)
@@ -92,7 +92,7 @@ def export(  # noqa: PLR0913 - each is an option
 
 
 def _note(corpus: Corpus) -> str:
-    """Return a warning if pieces have a text that is that of their whole recording."""
+    """Return a warning if pieces have the text of their whole recording; empty if they do not."""
     if not corpus.repeated:
         return ""
     return (
@@ -120,7 +120,7 @@ def _folder_for(output: str, to: str, folder: str | os.PathLike[str] | None) -> 
 
 
 def _refuse_overlap(output: str, folder: str) -> None:
-    """Refuse a folder that is in the output folder, or around it."""
+    """Refuse a folder that is inside the output folder, or contains it."""
     if is_url(output):
         return
     own = os.path.realpath(output)

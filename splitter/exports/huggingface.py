@@ -20,8 +20,8 @@ class HuggingfaceExport(Export):
     """A folder for Hugging Face's `load_dataset` and its Hub, with a dataset card in README.md.
 
     Args:
-        layout: folder: the outputs as files, and a table of their rows. parquet: tables that hold the
-            outputs, too, which the Hub takes in any number.
+        layout: folder: the outputs as files, and a table of their rows. parquet: tables that also hold the
+            outputs; the Hub takes any number of outputs in this form.
         licence: The licence of the dataset, as the Hub names it, such as cc-by-4.0.
     """
 
@@ -62,7 +62,7 @@ class HuggingfaceExport(Export):
         return PieceTables(f"{split}/metadata.parquet", self._columns, self.corpus, target)
 
     def _card(self, tables: Mapping[str, "PieceTables"]) -> str:
-        """Return the card; in its head, text is written as JSON, which YAML includes."""
+        """Return the card; its head is YAML with text written as JSON, which is valid YAML."""
         lines = ["---"]
         if self._licence:
             lines.append(f"license: {json.dumps(self._licence.lower())}")

@@ -12,7 +12,8 @@ from splitter.storage.layout import key_hash
 # the folder of a corpus without splits
 WHOLE = "all"
 UNKNOWN = "unknown"
-# what sorts behind the hyphen between a speaker and the rest of an utterance's name, so that both sort alike
+# these characters sort after the hyphen between the speaker and the rest of an utterance's name, so that
+# utterances and speakers are in the same order
 _PLAIN_SPEAKER = re.compile(r"[A-Za-z0-9_.]+")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.]+")
 
@@ -21,7 +22,7 @@ class KaldiExport(Export):
     """Data folders for Kaldi and ESPnet: wav.scp, segments, utt2spk, spk2utt, text.
 
     Args:
-        virtual: Describe the pieces as segments of the original recordings, whose files are then read.
+        virtual: Describe the pieces as segments of the original recordings, which Kaldi then reads.
     """
 
     def __init__(self, corpus: Corpus, virtual: bool = False) -> None:  # noqa: FBT001, FBT002 - an option
@@ -30,7 +31,7 @@ class KaldiExport(Export):
         corpus.need_sound("kaldi", virtual=virtual)
 
     def write(self, target: ExportTarget) -> None:
-        """Write the lines of each piece; then, from the sorted ones, what each speaker has said."""
+        """Write the lines of each piece; then, from the sorted lines, the utterances of each speaker."""
         written: set[tuple[str, str]] = set()
         folders: dict[str, None] = {}
         for piece in self.corpus.pieces():
@@ -65,7 +66,7 @@ class KaldiExport(Export):
     def _lines(
         self, piece: Piece, span: SampleSpan, utterance: str, recording: str, speaker: str
     ) -> dict[str, list[str]]:
-        """Return the words of the line of a piece in each file."""
+        """Return the line of a piece in each file, as a list of words."""
         start, stop = (_seconds(at, span.rate) for at in (span.start, span.start + span.frames))
         lines = {
             "utt2spk": [utterance, speaker or utterance],
@@ -73,12 +74,12 @@ class KaldiExport(Export):
             "segments": [utterance, recording, start, stop],
         }
         if self.corpus.has_texts:
-            # any white space but a single blank would divide words, or lines
+            # white space other than a single space would add fields, or end the line
             lines["text"] = [utterance, *piece.text.encode("utf-8", "replace").decode().split()]
         return lines
 
     def _speaker(self, piece: Piece) -> str:
-        """Return the speaker as a name that no other has; nothing if the manifest has no speakers."""
+        """Return a name that only this speaker has; empty if the manifest has no speakers."""
         if not self.corpus.has_speakers:
             return ""
         speaker = piece.speaker
@@ -90,7 +91,7 @@ class KaldiExport(Export):
 
 
 def _write_spk2utt(target: ExportTarget, folder: str) -> None:
-    """Write the utterances of each speaker, who are together since their names begin with the speaker's."""
+    """Write each speaker's utterances; once sorted, they are consecutive, as they begin with its name."""
     path = target.finish(f"{folder}/utt2spk")
     spk2utt = target.open(f"{folder}/spk2utt")
     before = ""
@@ -105,7 +106,7 @@ def _write_spk2utt(target: ExportTarget, folder: str) -> None:
 
 
 def _checked(path: str) -> str:
-    """Return a path; refuse one that Kaldi would take for a command, or divide."""
+    """Return a path; refuse one that Kaldi would run as a command, or cut short."""
     if path != path.strip().lstrip("|~-").rstrip("|") or "\n" in path or "\r" in path:
         raise Refused(
             f"{path!r:.500}: Kaldi would not read such a path as a file; rename it, or leave it out with "
@@ -115,5 +116,5 @@ def _checked(path: str) -> str:
 
 
 def _seconds(samples: int, rate: int) -> str:
-    """Return seconds to the nanosecond, so that they are exact to the sample."""
+    """Return samples as seconds, with enough digits to be exact to the sample."""
     return f"{samples / rate:.9f}".rstrip("0").rstrip(".")

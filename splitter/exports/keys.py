@@ -1,4 +1,4 @@
-"""Names for pieces that tools take: unique, and of signs that mean nothing to any of them."""
+"""Names for pieces that all tools accept: unique, and without characters that mean something to a tool."""
 
 import re
 
@@ -10,11 +10,11 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class UniqueKeys:
-    """The keys of pieces; names of one folder may differ in nothing but their endings."""
+    """Unique keys of pieces, even if names in a folder differ only in their endings."""
 
     def __init__(self) -> None:
         self._folder = ""
-        # numbers take less memory than texts, and the files of one input are together
+        # hashes take less memory than texts; one folder suffices, since the files of an input are consecutive
         self._digests: set[int] = set()
 
     def key(self, name: str) -> str:
@@ -29,9 +29,9 @@ class UniqueKeys:
 
 
 def key_of(name: str, *, whole: bool = False) -> str:
-    """Return a name for a piece, from that of its file without the ending, or the `whole` of it.
+    """Return a key for a file name without its ending or, with `whole`, including it.
 
-    It is the name as it stands, with `--` for slashes, where no other can become the same.
+    If possible, the key is the name itself, with `--` for slashes; otherwise, a hash makes it unique.
 
     >>> key_of("speech/a/000001_1.5s.wav"), key_of("shards/shard-000000.tar/00000000-000000.flac")
     ('speech--a--000001_1.5s', '00000000-000000')

@@ -1,4 +1,4 @@
-"""Label Studio: tasks with regions that people look at and correct."""
+"""Label Studio: tasks with regions to look at and correct."""
 
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -13,34 +13,34 @@ _KINDS = {"text": "Speech", "name": "Piece"}
 
 
 class LabelStudioExport(AnnotationExport):
-    """A task of Label Studio for each recording, with its regions as predictions."""
+    """A Label Studio task for each recording, with its regions as predictions."""
 
     unused: ClassVar[frozenset[str]] = frozenset()
 
     name = "label-studio"
-    # of a label, a part of XML
+    # labels become part of XML, which cannot hold these
     cannot_hold = r"[\x01-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
     holds_empty = True
     names_speakers = True
 
     def __init__(self, corpus: Corpus, content: Content | None = None, prefix: str | None = None) -> None:
-        """Begin without labels.
+        """Take the text that comes before the paths of recordings.
 
         Args:
             corpus: The pieces.
             content: What a region says: the text of a piece; its labels, each with its own times; who
                 speaks; or the name of the piece. Default: the first of these that the manifest has.
-            prefix: What comes before the path of a recording below its root, such as /data/local-files/?d= or
-                https://host/recordings/. Default: paths as they are on this machine.
+            prefix: Text before the path of a recording below its root, such as /data/local-files/?d= or
+                https://host/recordings/. Default: the paths on this machine.
         """
         super().__init__(corpus, content)
         self._prefix = prefix
-        # a dict, because it keeps the order
+        # dicts, because they keep the order
         self._names: dict[str, None] = {}
         self._speakers: dict[str, None] = {}
 
     def write(self, target: ExportTarget) -> None:
-        """Write the tasks, and the labelling interface that they need."""
+        """Write the tasks, and the labeling interface that they need."""
         tasks = target.open("tasks.json")
         before = "[\n"
         for recording in self.recordings():
@@ -65,7 +65,7 @@ class LabelStudioExport(AnnotationExport):
         return {"data": {"audio": audio}, "predictions": [{"model_version": "splitter", "result": results}]}
 
     def _results(self, mark: Mark) -> list[dict[str, Any]]:
-        """Return what is said of a region: its label, and perhaps its text and its speaker."""
+        """Return the results for a region: its label and, if there are any, its text and its speaker."""
         where = {"start": mark.start / BILLION, "end": mark.end / BILLION, "channel": mark.channel}
         name = _KINDS.get(self.content, mark.label)
         self._names[name] = None

@@ -13,18 +13,18 @@ class LhotseExport(Export):
     """Recordings, supervisions and cuts for lhotse and icefall, as `.jsonl.gz`.
 
     Args:
-        virtual: Describe the pieces as stretches of the original recordings, whose files are then read.
+        virtual: Describe the pieces as stretches of the original recordings, which lhotse then reads.
     """
 
     def __init__(self, corpus: Corpus, virtual: bool = False) -> None:  # noqa: FBT001, FBT002 - an option
         super().__init__(corpus)
         self._virtual = virtual
         corpus.need_sound("lhotse", virtual=virtual)
-        # what the list says of a piece, beyond what lhotse has a name for
+        # columns of the list that lhotse has no field for
         self._more = [name for name in corpus.columns if name not in ("input", "text", "speaker")]
 
     def write(self, target: ExportTarget) -> None:
-        """Write a line for each cut, its supervision, and its recording unless that is written."""
+        """Write a line for each cut, for its supervision, and for its recording if that has none yet."""
         written: set[tuple[str, str]] = set()
         key = recording = ""
         for piece in self.corpus.pieces():
@@ -40,7 +40,7 @@ class LhotseExport(Export):
             text = json_of(supervision)
             target.open("supervisions.jsonl.gz", split=split).write(f"{text}\n")
             if span.start:
-                # counted from the start of the cut
+                # in a cut, times count from its start
                 text = json_of({**supervision, "start": 0.0})
             head = {name: supervision[name] for name in ("id", "start", "duration", "channel")}
             kind = "MonoCut" if len(span.channels) == 1 else "MultiCut"

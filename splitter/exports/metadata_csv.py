@@ -14,7 +14,7 @@ NAME = "metadata.csv"
 
 
 class LinesExport(Export):
-    """Lines that a csv reader with `|` between the values takes apart; each split has a file of its own."""
+    """A CSV file for each split, with `|` between the values."""
 
     name: str
     header: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class LinesExport(Export):
             writers[split].writerow(self.values(piece, target))
 
     def values(self, piece: Piece, target: ExportTarget) -> list[str]:
-        """Return the values of a line, for which the file of the piece becomes part of the export."""
+        """Return the values of a line; add the file of the piece to the export if the line needs it there."""
         raise NotImplementedError
 
 
@@ -48,7 +48,7 @@ class LjspeechExport(LinesExport):
     """Voices in the layout of LJSpeech: `wavs/ID.wav`, and `ID|text|normalised text` in metadata.csv.
 
     Args:
-        normalised: The column that holds the text as it is read aloud, without digits. Default: as the text.
+        normalised: The column that holds the text as read aloud, without digits. Default: the text itself.
     """
 
     unused: ClassVar[frozenset[str]] = frozenset({"absolute", "speaker"})
@@ -62,7 +62,7 @@ class LjspeechExport(LinesExport):
         self._normalised = normalised
 
     def values(self, piece: Piece, target: ExportTarget) -> list[str]:
-        """Return the texts, in which no reader of this layout knows quotes."""
+        """Return the key and the texts; refuse a `|` in them, as no reader of this layout knows quotes."""
         if piece.ending.lower() != ".wav":
             raise Refused(f"{piece.name}: is not WAV, as ljspeech needs it; run again with --format wav")
         text = spoken(piece, piece.text)
@@ -76,7 +76,7 @@ class LjspeechExport(LinesExport):
         return [piece.key, text, read]
 
     def write(self, target: ExportTarget) -> None:
-        """Write the lines as they stand."""
+        """Write a line for each piece, without quotes."""
         for piece in self.corpus.pieces():
             line = "|".join(self.values(piece, target))
             target.open(NAME, split=piece.split).write(f"{line}\n")
@@ -90,7 +90,7 @@ class PiperExport(LinesExport):
     name = "piper"
 
     def values(self, piece: Piece, target: ExportTarget) -> list[str]:
-        """Return the file below `wavs`, which is what `--data.audio_dir` names."""
+        """Return the file below `wavs`, the folder that `--data.audio_dir` names, then speaker and text."""
         speaker = [one_line(piece.speaker)] if self.corpus.has_speakers else []
         text = spoken(piece, piece.text)
         file = f"{piece.key}{piece.ending}"
@@ -108,7 +108,7 @@ class CoquiExport(LinesExport):
         self.header = ("audio_file", "text", *(("speaker_name",) if corpus.has_speakers else ()))
 
     def values(self, piece: Piece, target: ExportTarget) -> list[str]:
-        """Return the path, which cannot be a URL."""
+        """Return the path, which cannot be a URL, then text and speaker."""
         path = target.path_of(piece)
         if is_url(path):
             path = target.add(piece, f"wavs/{piece.key}{piece.ending}")
@@ -121,7 +121,7 @@ def one_line(text: str) -> str:
 
 
 def spoken(piece: Piece, text: str) -> str:
-    """Return what is spoken in a piece, on one line; refuse a piece without."""
+    """Return the text of a piece on one line; refuse a piece without text."""
     text = one_line(text)
     if not text.strip():
         raise Refused(f"{piece.name}: has no text to learn a voice from; leave it out with --where")

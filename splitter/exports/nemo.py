@@ -1,4 +1,4 @@
-"""NeMo: manifests of JSON lines, and tarred data sets over the shards that exist."""
+"""NeMo: manifests of JSON lines, and tarred data sets made of existing shards."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ _OWN = {
 
 
 class NemoExport(Export):
-    """Manifests for NeMo, one for each split; with `--tarred`, over the tar shards.
+    """Manifests for NeMo, one for each split; with `--tarred`, of the tar shards.
 
     Args:
-        virtual: Describe the pieces as stretches of the original recordings, whose files are then read.
+        virtual: Describe the pieces as stretches of the original recordings, which NeMo then reads.
         tarred: Make a tarred data set of hard links to the tar shards, and a manifest for each of them.
     """
 
@@ -85,7 +85,7 @@ class NemoExport(Export):
         if self._virtual:
             entry["offset"] = span.start / span.rate
         elif span.file_channels == 1:
-            # of several channels, or a part of a file, NeMo must look at the file itself
+            # with several channels, or a part of a file, NeMo must look at the file itself
             entry["sampling_rate"] = span.rate
         if piece.speaker:
             entry["speaker"] = piece.speaker

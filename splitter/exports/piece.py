@@ -21,7 +21,7 @@ LABELS = ("labels", "label")
 
 
 class PieceLabel(NamedTuple):
-    """A label of a piece, with its start and end in the piece in seconds, where they are known."""
+    """A label of a piece, with its start and end in seconds within the piece, if known."""
 
     name: str
     start: float | None = None
@@ -35,7 +35,7 @@ class SampleSpan(NamedTuple):
         key: The key of the file.
         start: The first sample.
         frames: The number of samples per channel.
-        channels: The channels of the file that it has, counted from 0.
+        channels: The channels of the file that the piece has, counted from 0.
         rate: The sample rate of the file.
         file_frames: The samples per channel of the whole file.
         file_channels: The channels of the file.
@@ -65,7 +65,7 @@ class Piece:
         self._corpus, self.values, self.name, self.key = corpus, values, name, key
 
     def __getitem__(self, column: str) -> str:
-        """Return a value of the row as text; nothing if the manifest has no such column."""
+        """Return a value of the row as text; empty if the manifest has no such column."""
         at = self._corpus.index_of(column)
         return "" if at is None else self.values[at]
 
@@ -75,9 +75,9 @@ class Piece:
         return dict(zip(self._corpus.header, self.values, strict=True))
 
     def number(self, column: str) -> int:
-        """Return a count of the row; refuse another value."""
+        """Return a value of the row as a number; refuse any value that cannot be a count, or a rate."""
         text = self[column]
-        # an output folder may come from anybody
+        # the folder may come from someone else, so its values cannot be trusted
         if not (text.isascii() and text.isdecimal()) or (column in _RATES and not int(text)):
             raise Refused(
                 f"{self.name}: its {column} is {text!r:.40}, which cannot be; leave the piece out with "
@@ -93,25 +93,25 @@ class Piece:
 
     @property
     def shard(self) -> str:
-        """The shard that it is in; nothing for a file of its own."""
+        """The shard that it is in; empty for a loose file."""
         return shard_of(self.name)[0]
 
     @property
     def is_virtual(self) -> bool:
-        """Whether it is no file, but cut out of its recording when it is read."""
+        """Whether it is not a file, but is cut from its recording each time it is read."""
         return not self["size"] and self[CUT] != ""
 
     @property
     def size(self) -> int:
-        """The bytes of its content."""
+        """The size of its content, in bytes."""
         if self["size"]:
             return self.number("size")
-        # a virtual piece, or an input of a run that made metadata only
+        # a virtual piece, or an input of a run that made only metadata
         path = self._corpus.plain_path(self)
         return os.path.getsize(path) if path else len(self._corpus.read(self))
 
     def span(self, *, virtual: bool = False) -> SampleSpan:
-        """Return its samples in its own file, or with `virtual` in the recording that it comes from."""
+        """Return its samples in its own file or, with `virtual`, in the recording that it comes from."""
         if not virtual:
             count, frames, rate = map(self.number, ("channels", "frames", "sample_rate"))
             return SampleSpan(self.key, 0, frames, [*range(count)], rate, frames, count)
@@ -129,41 +129,41 @@ class Piece:
 
     @property
     def source(self) -> str:
-        """The path or URL of the recording that it comes from; nothing if it is unknown."""
+        """The path or URL of the recording that it comes from; empty if unknown."""
         name, sources = self._corpus.source_name_of(self.values), self._corpus.sources
         return sources.location(name) if name and sources.root else name
 
     @property
     def source_key(self) -> str:
-        """A name for that recording, as `key` is one for the piece."""
+        """A key for its recording, made of the same characters as `key`."""
         return key_of(self._corpus.source_name_of(self.values), whole=True)
 
     @property
     def source_channel(self) -> int | None:
-        """Which channel of the recording it is, counted from 0; None if it has as many as the recording."""
+        """The channel of the recording that it was split off from, counted from 0; None if it was not."""
         found = _OF_CHANNEL.search(self["output_name"] or self.name)
         return int(found[1]) - 1 if found else None
 
     @property
     def text(self) -> str:
-        """What is spoken in it."""
+        """What is spoken in it; empty if unknown."""
         at = self._corpus.text_at
         return "" if at is None else self.values[at]
 
     @property
     def speaker(self) -> str:
-        """Who speaks."""
+        """Who speaks in it; empty if unknown."""
         at = self._corpus.speaker_at
         return "" if at is None else self.values[at]
 
     @property
     def split(self) -> str:
-        """Its split; nothing if the manifest has no splits."""
+        """Its split; empty if the manifest has no splits."""
         return self._corpus.split_of(self.values)
 
     @property
     def labels(self) -> list[PieceLabel]:
-        """Its labels, with their times in the piece."""
+        """Its labels, with their times in the piece if these are known."""
         column = self._corpus.label_column
         if not column:
             return []
@@ -176,5 +176,5 @@ class Piece:
         return [PieceLabel(name) for name in names]
 
 
-# as recipes for sound name the file of a channel
+# how recipes for sound name the file of a channel
 _OF_CHANNEL = re.compile(r"_channel(\d+)\.\w+\Z")

@@ -10,7 +10,7 @@ _HEADER = (
 
 
 class RavenExport(AnnotationExport):
-    """A selection table of Raven for each recording."""
+    """A Raven selection table for each recording."""
 
     name = "raven"
     ending = ".Table.1.selections.txt"
@@ -19,12 +19,12 @@ class RavenExport(AnnotationExport):
     names_speakers = True
 
     def lines(self, recording: MarkedRecording) -> Iterator[str]:
-        """Yield the names of the columns, then a line for each selection; Raven knows no quotes."""
+        """Yield the names of the columns, then a line for each selection; Raven does not know quotes."""
         has_speakers = any(mark.speaker for mark in recording.marks)
         label = "Text" if self.content == "text" else "Annotation"
         yield "\t".join((*_HEADER, label, *(["Speaker"] if has_speakers else []))) + "\n"
         for number, mark in enumerate(recording.marks, 1):
-            # a selection has a height, too; from Raven itself, it is that of before
+            # a selection also spans frequencies: all of them, unless it was read from a Raven table
             low = mark.piece["annotation_low_freq_hz"] or "0.0"
             high = mark.piece["annotation_high_freq_hz"] or str(mark.piece.number("source_rate") / 2)
             about = (str(number), "Spectrogram 1", str(mark.channel + 1))

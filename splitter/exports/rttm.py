@@ -6,7 +6,7 @@ from splitter.exports.annotation import AnnotationExport, MarkedRecording, secon
 
 
 class RttmExport(AnnotationExport):
-    """Who speaks when, as RTTM for pyannote, NeMo and scoring: a file for each recording."""
+    """RTTM for pyannote, NeMo and scoring: who speaks when, in a file for each recording."""
 
     name = "rttm"
     ending = ".rttm"

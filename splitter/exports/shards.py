@@ -1,4 +1,4 @@
-"""webdataset, wids, energon: tar shards of each split, and what says how many samples are in them."""
+"""webdataset, wids, energon: tar shards of each split, with the indices that these tools need."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ class WebdatasetExport(Export):
         self.shards: dict[str, list[str]] = {}
 
     def write(self, target: ExportTarget) -> None:
-        """Link each tar shard all of whose samples go to one split; write new ones for all others."""
+        """Link each tar shard whose samples all go to one split; write all other samples to new shards."""
         for shard, pieces in itertools.groupby(self.corpus.pieces(), lambda piece: piece.shard):
             if shard.endswith(".tar"):
                 self._take_shard([*pieces], target)
@@ -48,7 +48,7 @@ class WebdatasetExport(Export):
             self.describe(target)
 
     def describe(self, target: ExportTarget) -> None:
-        """Write what says which shards there are; for webdataset, their names say it."""
+        """Write an index of the shards; webdataset needs none, since the names of shards have numbers."""
 
     def _take_shard(self, pieces: list[Piece], target: ExportTarget) -> None:
         splits = {_key(piece): piece.split for piece in pieces}
@@ -65,7 +65,7 @@ class WebdatasetExport(Export):
                     self._add(splits[key], sample, target)
 
     def _add(self, split: str, members: Iterable[Member], target: ExportTarget) -> None:
-        """Write a sample into the newest shard of its split that is not linked."""
+        """Write a sample into the newest shard of its split that is not a link."""
         new = self._new.get(split)
         if new is None or new.archive.size >= SHARD_BYTES:
             if new is not None:
@@ -82,7 +82,7 @@ class WebdatasetExport(Export):
 
 
 class WidsExport(WebdatasetExport):
-    """Tar shards of each split with an index, so that wids reads any sample: `train.json`."""
+    """Tar shards of each split with an index, such as `train.json`, so that wids can read any sample."""
 
     def describe(self, target: ExportTarget) -> None:
         """Write an index for each split."""
@@ -97,10 +97,10 @@ class WidsExport(WebdatasetExport):
 
 
 class EnergonExport(WebdatasetExport):
-    """Tar shards of each split for Megatron Energon, prepared: `.nv-meta` and the indices."""
+    """Tar shards of each split, prepared for Megatron Energon: with `.nv-meta` and indices."""
 
     def describe(self, target: ExportTarget) -> None:
-        """Write the place of each sample, and what `energon prepare` asks for; JSON is YAML, too."""
+        """Write the offsets of samples, and what `energon prepare` asks for; as JSON, which is valid YAML."""
         counts = {}
         parts: dict[str, list[str]] = {"train": [], "val": [], "test": []}
         for split, names in self.shards.items():
@@ -132,7 +132,7 @@ class _SplitShard:
 
 
 def _key(piece: Piece) -> str:
-    """Return the key of the sample that a piece is in its shard."""
+    """Return the key of a piece's sample in its shard."""
     return split_name(shard_of(piece.name)[1])[0]
 
 
@@ -159,7 +159,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _samples(path: str) -> tuple[list[str], list[int]]:
-    """Return the keys of the samples of a shard, and where each begins and the last one ends."""
+    """Return the keys of a shard's samples, and the offsets where each begins and the last one ends."""
     keys: list[str] = []
     starts = [0]
     with open(path, "rb", buffering=BLOCK) as file:

@@ -1,16 +1,16 @@
-"""Lines of a file, sorted in bounded memory as `LC_ALL=C sort` does: by their bytes."""
+"""A file whose lines are sorted in bounded memory, by their bytes, as `LC_ALL=C sort` does."""
 
 import heapq
 import os
 import tempfile
 from typing import IO
 
-# lines that are sorted at a time, each of some 200 bytes, and sorted files that are merged at a time
+# the most lines to sort in memory, of some 200 bytes each, and the most sorted files to merge at a time
 MOST_IN_MEMORY, MOST_RUNS = 50_000, 20
 
 
 class SortedFile:
-    """A file whose lines are written in any order."""
+    """A file that takes lines in any order, and has them sorted when it is closed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -24,9 +24,9 @@ class SortedFile:
             self._spill()
 
     def _spill(self) -> None:
-        """Write the lines to a temporary file, with those of earlier ones if these are many."""
+        """Write the lines to a temporary file; if there are many of these already, merge them into it."""
         few = len(self._runs) < MOST_RUNS
-        # beside the file, where there is room for as much again
+        # next to the file, since its disk is likely to have room for the lines twice
         run = tempfile.TemporaryFile(dir=os.path.dirname(self._path))  # noqa: SIM115 - closed at the end
         earlier, self._runs = (self._runs, []) if few else ([], self._runs)
         self._merge_to(run)
@@ -34,7 +34,7 @@ class SortedFile:
         self._runs = [*earlier, run]
 
     def close(self) -> None:
-        """Write the file."""
+        """Write the sorted file."""
         with open(self._path, "wb") as file:
             self._merge_to(file)
 

@@ -6,11 +6,11 @@ from splitter.exports.annotation import NOT_IN_CUES, AnnotationExport, MarkedRec
 
 
 class SrtExport(AnnotationExport):
-    """Subtitles as SRT for each recording, to the millisecond."""
+    """SRT subtitles for each recording, to the millisecond."""
 
     name = "srt"
     ending = ".srt"
-    # SRT has no way to write what players take for tags
+    # SRT cannot escape what players take for tags
     cannot_hold = rf"{NOT_IN_CUES}|-->|</?(?:[a-zA-Z]|\d[\d:.]*>|>)|\{{\\"
 
     def lines(self, recording: MarkedRecording) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Parquet tables of pieces, with the types of their columns, and their contents where asked for."""
+"""Parquet tables of pieces, with typed columns and, if asked for, the contents of the pieces."""
 
 import json
 from collections.abc import Mapping
@@ -12,24 +12,24 @@ from splitter.ledger.formats import FILE_NAME, TooLarge, arrow_array, arrow_colu
 from splitter.outputs.decoding import IMAGES
 from splitter.text.endings import SOUND
 
-# one row group of a table, and one file
+# limits of a row group, and of a file
 GROUP_BYTES, GROUP_ROWS = 16 << 20, 10_000
 FILE_BYTES = 500 << 20
-# Hugging Face's own; the Hub stores chunks that it has only once
+# Hugging Face's own settings, with which the Hub stores equal chunks only once
 CHUNKING = {"min_chunk_size": 256 << 10, "max_chunk_size": 1 << 20, "norm_level": 0}
-# the release of pyarrow that can
+# the first release of pyarrow that has this
 _CHUNKS = 21
 # columns of the sink, which say where an output is
 _OF_SINK = ("output", "shard_offset")
 
 
 def columns_of(corpus: Corpus) -> list[str]:
-    """Return the columns that go over: those that nobody takes for the files themselves."""
+    """Return the columns to export: not the sink's, nor those that readers take for the files themselves."""
     return [name for name in corpus.header if is_label(name) and name not in _OF_SINK]
 
 
 def kind_of(piece: Piece, before: str = "") -> str:
-    """Return what a piece is: `audio` or `image`, which all pieces must be."""
+    """Return whether a piece is `audio` or `image`; refuse any other piece, and a mixture of both."""
     ending = piece.ending[1:].lower()
     kind = "audio" if ending in SOUND else "image" if ending in IMAGES else ""
     if not kind:
@@ -40,19 +40,19 @@ def kind_of(piece: Piece, before: str = "") -> str:
 
 
 class PieceTables:
-    """Tables of pieces, which hold their contents as well if `kind` says what these are, such as `audio`.
+    """Tables of pieces; with their contents, if `kind` says what these are, such as `audio`.
 
     Attributes:
         kind: What the contents are, if they are in the tables.
         rows: The number of rows.
-        bytes: The bytes of their contents.
-        paths: The path of each table that is begun, by its name in the export.
+        bytes: The size of all contents.
+        paths: The path of each table begun so far, by its name in the export.
     """
 
     def __init__(
         self, name: str, columns: list[str], corpus: Corpus, target: ExportTarget, kind: str = ""
     ) -> None:
-        """Begin them; a `{}` in the name stands for the number of the table."""
+        """Begin with no table; `{}` in the name stands for the number of a table."""
         self._name, self._columns, self._corpus, self._target = name, columns, corpus, target
         self.kind = kind
         self._schema = _schema(columns, corpus.types, kind)
@@ -62,7 +62,7 @@ class PieceTables:
         self._block: list[tuple[Any, list[str]]] = []
 
     def add(self, piece: Piece, name: str) -> None:
-        """Add a piece, by the name that its file has in the export."""
+        """Add a piece; `name` is the name of its file in the export."""
         first: Any = name
         if self.kind:
             content = self._corpus.read(piece)
@@ -112,9 +112,9 @@ class PieceTables:
             path,
             self._schema,
             compression={**dict.fromkeys(self._schema.names, "zstd"), **contents},
-            # the numbers of a dictionary change with what comes before
+            # a dictionary depends on the rows before, so equal rows would not give equal bytes
             use_dictionary=False,
-            # those of contents are as long as these
+            # statistics of contents would be as long as the contents
             write_statistics=[name for name in self._schema.names if name != self.kind],
             write_page_index=True,
             **chunking,
@@ -127,7 +127,7 @@ class PieceTables:
             self._in_file = 0
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining pieces, and end the last table."""
         if self._block:
             self._write_group()
         self._end_file()
@@ -140,7 +140,7 @@ def column_types(columns: list[str], types: Mapping[str, str]) -> dict[str, str]
 
 
 def _schema(columns: list[str], types: Mapping[str, str], kind: str) -> Any:  # noqa: ANN401 - of pyarrow
-    """Return the schema, with the feature of the contents in it where they are part of the table."""
+    """Return the schema; for a table with contents, it also has the features that Hugging Face reads."""
     import pyarrow as pa
 
     others = arrow_columns(columns, types)

@@ -1,4 +1,4 @@
-"""The folder that an export writes: beside its final name first, and moved there when it is whole."""
+"""The folder that an export writes: it gets its final name when it is complete."""
 
 import errno
 import fcntl
@@ -19,10 +19,10 @@ from splitter.text.show import show_names
 from splitter.text.urls import is_url
 
 MARKER = ".splitter-export"
-# what is beside the final name while an export writes, and while it replaces an earlier one
+# what follows the final name while an export is written, and in the export that it replaces
 PARTIAL, REPLACED = ".partial", ".replaced"
 MOST_FILES = 500
-# quick, and a tenth larger than the best
+# fast, and a tenth larger than the best level
 _LEVEL = 3
 
 # a file that lines are written to
@@ -34,13 +34,12 @@ class ExportTarget:
 
     Attributes:
         folder: Its final path.
-        copied: Bytes of contents that were copied.
+        copied: The number of bytes of content that were copied.
         linked: The number of files that are hard links to outputs.
-        files: The number of all other files that were opened or named here.
     """
 
     def __init__(self, folder: str, corpus: Corpus, to: str, *, absolute: bool = False) -> None:
-        """Begin an empty folder; refuse to replace one that no export has made."""
+        """Make an empty folder; refuse to replace a folder that no export has made."""
         self.folder, self._corpus, self._absolute = folder, corpus, absolute
         self._new = f"{folder}{PARTIAL}"
         self._to = to
@@ -66,13 +65,13 @@ class ExportTarget:
 
     @property
     def files(self) -> int:
-        """The number of files written, without those of single pieces."""
+        """The number of files written, not counting those of single pieces."""
         return len(self._names)
 
     # -- files of the format ---------------------------------------------------------------------------------
 
     def path(self, name: str) -> str:
-        """Return the path to write a file to, for a library that takes one; it is moved with the folder."""
+        """Return where to write a file; it moves to its final path when the folder is renamed."""
         if not is_clean(name) or name.partition("/")[0] == MARKER:
             raise Refused(f"{name!r:.200}: cannot be a file of an export")
         self._names.add(name)
@@ -81,11 +80,11 @@ class ExportTarget:
         return path
 
     def open(self, name: str, *, split: str = "", ordered: bool = False) -> Lines:
-        """Return the file of that name for lines of text, the same in each call.
+        """Return a file for lines of text; each call with a name appends to the same file.
 
         Args:
-            name: Its name in the export; one that ends in `.gz` is compressed, without a time.
-            split: Comes before the first dot of the name: `cuts.jsonl.gz` becomes `cuts_train.jsonl.gz`.
+            name: Its name in the export; if it ends in `.gz`, the file is compressed, without a timestamp.
+            split: Added before the first dot of the name: `cuts.jsonl.gz` becomes `cuts_train.jsonl.gz`.
             ordered: Sort the lines by their bytes, in bounded memory.
         """
         if split:
@@ -95,14 +94,14 @@ class ExportTarget:
         if name not in self._open:
             path = self.path(name)
             if not ordered and len(self._open) >= MOST_FILES:
-                # to be opened once more if there is more to append
+                # reopened if there is more to append
                 plain = (one for one, file in self._open.items() if not isinstance(file, SortedFile))
                 self.finish(next(plain, ""))
             self._open[name] = SortedFile(path) if ordered else _text_file(path)
         return self._open[name]
 
     def finish(self, name: str) -> str:
-        """Write what is left of a file for lines, and return where it is, to read it."""
+        """Close a file for lines, and return its path, to read it."""
         file = self._open.pop(name, None)
         if file is not None:
             file.close()
@@ -111,7 +110,7 @@ class ExportTarget:
     # -- contents --------------------------------------------------------------------------------------------
 
     def path_of(self, piece: Piece) -> str:
-        """Return where a tool finds the file of a piece: a path, as `--absolute` says, or a URL.
+        """Return where a tool finds the file of a piece: a URL or a path, which `--absolute` makes absolute.
 
         A piece in a shard, or a virtual one, has no path, so it is written out first, below `audio/`.
         """
@@ -124,11 +123,11 @@ class ExportTarget:
         return self._shown(self._corpus.location(piece.name))
 
     def add(self, piece: Piece, name: str) -> str:
-        """Make the content of a piece a file of the export: a hard link, or a copy. Return its path."""
+        """Add the content of a piece to the export as a hard link or a copy; return its path."""
         count = len(self._names)
         path = self.path(name)
         if len(self._names) > count:
-            # one name for each piece would take memory
+            # the names of all pieces would take too much memory
             self._names.discard(name)
         file = self._corpus.plain_path(piece)
         if file is None:
@@ -141,7 +140,7 @@ class ExportTarget:
         return f"{self.folder}/{name}" if self._absolute else name
 
     def link(self, file: str, path: str) -> None:
-        """Link a file of this machine to a path from `path`, or copy it where that is impossible."""
+        """Hard-link a local file to a path that `path` returned; if that is impossible, copy it."""
         try:
             os.link(file, path, follow_symlinks=False)
             self.linked += 1
@@ -172,7 +171,7 @@ class ExportTarget:
     # -- the end ---------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Give the folder its final name, in the place of an earlier export."""
+        """Give the folder its final name; an earlier export is replaced."""
         for file in self._open.values():
             file.close()
         self._open = {}
@@ -199,17 +198,17 @@ class ExportTarget:
 
 
 def _text_file(path: str) -> io.TextIOWrapper:
-    """Open a text file, whose lines end in a bare newline; bytes that are not UTF-8 pass through."""
+    """Open a text file to append lines that end in a bare newline; bytes that are not UTF-8 pass through."""
     file: Any = open(path, "ab")  # noqa: SIM115 - closed with the target
     if path.endswith(".gz"):
         packed = gzip.GzipFile("", "wb", _LEVEL, file, mtime=0)
-        # which it closes then
+        # GzipFile closes this one with itself
         packed.myfileobj, file = file, packed
     return io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n")
 
 
 def _locked(folder: str) -> IO[str]:
-    """Open and lock the marker of an export that is being written; refuse one that another process writes."""
+    """Open and lock the marker of an export in progress; refuse a folder that another process is writing."""
     file = open(f"{folder}/{MARKER}", "r+", encoding="utf-8")  # noqa: SIM115 - open as long as the lock holds
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -220,7 +219,7 @@ def _locked(folder: str) -> IO[str]:
 
 
 def refuse_folder(folder: str) -> None:
-    """Refuse to replace what no export has made: a file, or a folder that holds something else."""
+    """Refuse to replace what no export has made: a file, or a folder with other content."""
     if not os.path.lexists(folder):
         return
     try:
@@ -243,7 +242,7 @@ def refuse_folder(folder: str) -> None:
 
 
 def _below(folder: str) -> dict[str, list[int]]:
-    """Return how many names are in each folder below, and a number that stands for them."""
+    """Return the number of names in each folder below, and a hash of them."""
     found = {}
     for path, folders, files in os.walk(folder):
         if path != folder:
@@ -253,7 +252,7 @@ def _below(folder: str) -> dict[str, list[int]]:
 
 
 def _made_in(folder: str, names: set[str]) -> tuple[set[str], dict[str, list[int]] | None]:
-    """Return what an export made in a folder, and below; all that is there, if it was not finished."""
+    """Return what an export made in a folder, and below it; if it did not finish, all names that exist."""
     marker = f"{folder}/{MARKER}"
     try:
         with open(marker, encoding="utf-8") as file:

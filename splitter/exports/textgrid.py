@@ -1,4 +1,4 @@
-"""TextGrid: tiers of Praat."""
+"""TextGrid: tiers for Praat."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ _TIERS = {"text": "text", "labels": "labels", "speaker": "speakers", "name": "pi
 
 
 class TextGridExport(AnnotationExport):
-    """A TextGrid of Praat for each recording; what overlaps is in several tiers."""
+    """A Praat TextGrid for each recording; annotations that overlap are in different tiers."""
 
     name = "textgrid"
     ending = ".TextGrid"
@@ -29,7 +29,7 @@ class TextGridExport(AnnotationExport):
             yield from _points(marks) if are_points else _intervals(marks, recording.length)
 
     def _tiers(self, recording: MarkedRecording) -> dict[str, list[Mark]]:
-        """Return the annotations by tier; in none do two overlap."""
+        """Return the annotations by tier; within a tier, none overlap."""
         tiers: dict[str, list[Mark]] = {}
         for mark in recording.marks:
             name = self.checked(mark.piece["annotation_tier"], mark.piece) or _TIERS[self.content]
@@ -46,7 +46,7 @@ class TextGridExport(AnnotationExport):
 
 
 def _follows(before: Mark, mark: Mark) -> bool:
-    """Return whether a mark may be in the tier of the one before; points have a tier of their own kind."""
+    """Return whether a mark fits into the tier of the one before; points and intervals never share a tier."""
     kinds_differ = (before.start == before.end) != (mark.start == mark.end)
     return not kinds_differ and before.end <= mark.start and before.start < mark.start
 
@@ -57,7 +57,7 @@ def _quoted(text: str) -> str:
 
 
 def _intervals(marks: list[Mark], length: int) -> Iterator[str]:
-    """Yield the intervals of a tier, with empty ones between them."""
+    """Yield the intervals of a tier, with empty ones in the gaps."""
     found: list[tuple[int, int, str]] = []
     at = 0
     for mark in marks:

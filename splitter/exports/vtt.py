@@ -1,4 +1,4 @@
-"""WebVTT: subtitles of the web, with who speaks."""
+"""WebVTT: subtitles with speakers, for the web."""
 
 import html
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from splitter.exports.annotation import (
 
 
 class VttExport(AnnotationExport):
-    """Subtitles and speakers as WebVTT for each recording, to the millisecond."""
+    """WebVTT subtitles with speakers for each recording, to the millisecond."""
 
     name = "vtt"
     ending = ".vtt"
