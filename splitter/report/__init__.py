@@ -8,6 +8,6 @@ summary   the numbers, plots and failures at the top
 page      the page, assembled into one file
 writing   the page, written next to the outputs
 serving   the server
-progress  how far a run is that is going on, read from what it writes
-watching  the page of such a run
+progress  the progress of a run, read from what the run writes
+watching  the page that shows this progress
 """

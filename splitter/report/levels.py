@@ -33,7 +33,7 @@ class Levels:
         rms_db: Its mean level, in decibels below full scale.
         peak_db: Its loudest sample.
         clipped: The share of samples at full scale.
-        silence: The share of it that is below `SILENCE_DB`.
+        silence: The share of the recording that is below `SILENCE_DB`.
         wave: Its waveform: minimum and maximum of equal pieces, relative to its peak.
         odd: Number of samples that are not numbers; elsewhere they count as silence.
     """
@@ -86,7 +86,7 @@ class Outline:
 
 
 class _Meter:
-    """What is added up of a recording, window after window."""
+    """Totals over a recording, added up window by window."""
 
     def __init__(self) -> None:
         self.outline = Outline()
@@ -94,7 +94,7 @@ class _Meter:
         self.clipped = self.silent = self.windows = self.odd = 0
 
     def add(self, steps: np.ndarray, in_window: int, threshold: float) -> None:
-        """Add steps, a row each; `in_window` are a window, which is silent with less energy than that."""
+        """Add steps, one per row; `in_window` make a window, which is silent below `threshold` energy."""
         low, high = steps.min(1), steps.max(1)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             good = np.isfinite(steps)

@@ -53,7 +53,7 @@ class Effort:
     Attributes:
         sample: Maximum number of outputs to read.
         previews: Maximum bytes of sound and images in the page.
-        tell: Receives how many of how many outputs have been read.
+        tell: Is called with the number of outputs read so far, and the number of all to read.
         all_rows: Whether to show outputs that `--keep` left out, too.
     """
 
@@ -119,7 +119,7 @@ class Outputs:
         return self._own.reader
 
     def least_frames(self, row: int, rate: int) -> int:
-        """Return how many frames of this rate an output must have by its manifest row; 0 if unknown."""
+        """Return how many frames an output has at this rate, according to the manifest; 0 if unknown."""
         if not self.names[row].lower().endswith(EXACT):
             return 0
         values = self._rows.iloc[row]
@@ -188,7 +188,7 @@ def look(outputs: Outputs, table: ReportTable, layout: Layout | None, effort: Ef
 
 
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
-    """Map a function over items, in order, in threads, as most of the work releases Python's lock."""
+    """Yield each item and its result, in order; use threads, as most of the work releases Python's lock."""
     pool = ThreadPoolExecutor(usable_cpus())
     try:
         for start in range(0, len(items), AT_ONCE):

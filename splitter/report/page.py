@@ -230,7 +230,7 @@ def with_policy(
 
 
 def page_file(name: str) -> str:
-    """Return a file of the package."""
+    """Return the text of a file of the page."""
     try:
         return (resources.files("splitter.report") / "page" / name).read_text(encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How far a run is that is going on, read from what it writes: the commit records are the truth."""
+"""The progress of a run, read from what the run writes: what counts are the commit records."""
 
 import contextlib
 import os
@@ -33,18 +33,18 @@ SECONDS_BETWEEN_LOOKS, SECONDS_IN_STORE = 0.8, 5.0
 
 @dataclass
 class _Course:
-    """What came when, since the run began or since it is watched.
+    """When batches were committed, since the run began; in a store, since watching began.
 
     Attributes:
-        began: When that was, as seconds since 1970.
-        steps: For each batch since then when it came, its inputs, and the seconds of sound in them.
+        began: That time, as seconds since 1970.
+        steps: For each batch since then: its time, its number of inputs, and their seconds of sound.
     """
 
     began: float
     steps: list[tuple[float, int, float]] = field(default_factory=list)
 
     def rate(self, until: float) -> dict[str, Any]:
-        """Return how fast it went, in bins of the same length, and on the whole."""
+        """Return the rate of progress, in bins of equal length and overall."""
         steps = np.array([(self.began, 0, 0.0), *sorted(self.steps)], "f8").T
         has_sound = bool(steps[2].any())
         total = np.cumsum(steps[2] / SECONDS_IN_HOUR if has_sound else steps[1])
@@ -63,9 +63,9 @@ class _Course:
 
 
 class RunWatch:
-    """What a run in an output folder has done so far.
+    """The progress of a run in an output folder.
 
-    Only records that are new are read. In the folder, it writes no more than a mark for the workers.
+    Each look reads only new records. All that it writes is a mark that asks the workers for notes.
     """
 
     def __init__(self, output: str) -> None:
@@ -83,13 +83,13 @@ class RunWatch:
         return os.path.basename(without_secrets(self._storage.root).rstrip("/"))
 
     def look(self) -> dict[str, Any]:
-        """Return what is to be seen now; it may be some moments old."""
+        """Return the state of the run for the page; it may be a few seconds old."""
         now = time.monotonic()
         if now >= self._next_look:
             try:
                 self._seen = self._look()
             except SplitterError as error:
-                # a file may have gone between two looks, as at the end of a run
+                # a file may disappear during a look, such as at the end of a run
                 self._start_over()
                 self._seen = {**self._seen, "trouble": str(error)}
             took = time.monotonic() - now
@@ -97,7 +97,7 @@ class RunWatch:
         return self._seen
 
     def close(self) -> None:
-        """Let the workers know that nobody watches any more."""
+        """Tell the workers that nobody is watching any more."""
         with contextlib.suppress(StorageError, OSError):
             ask_no_more(self._storage)
 
@@ -130,7 +130,7 @@ class RunWatch:
         }
 
     def _read_list(self) -> None:
-        """Read the list of the run, if that is another one than before."""
+        """Read the list of the run, if it has changed."""
         if not self._storage.exists(LISTED.name):
             return
         listed, written = self._storage.read(LISTED.name), _time_of(self._storage.path(LIST.name))
@@ -142,14 +142,14 @@ class RunWatch:
         _, self._column, self._keys = stored_list(self._storage)
 
     def _read_records(self) -> None:
-        """Read what came since the last look."""
+        """Read the commit records that are new since the last look."""
         is_first = self._course is None
         if self._course is None:
             self._course = _Course(self._list_time or time.time())
         journal, course = self._journal, self._course
         for name, entries in journal.by_record(journal.load_new()):
             written = _time_of(self._storage.path(f"{RECORDS}/{name}"))
-            # what was merged, or came before this in a store, came at an unknown time
+            # the time is unknown for merged records and, in a store, for those before the first look
             when = 0.0 if name.endswith(MERGED) or (is_first and not written) else written or time.time()
             tried = entries[journal.status(entries) != NOT_DONE]
             self._note_failures(tried, when)
@@ -187,7 +187,7 @@ class RunWatch:
             del self._failures[key]
 
     def _still_failed(self) -> Iterator[dict[str, Any]]:
-        """Yield the failures, the newest first, but for what was retried and done since."""
+        """Yield the failures, newest first, except for inputs that were retried and done since."""
         keys = np.array([*self._failures], "u8")
         status = self._journal.status(self._journal.find(keys)).tolist()
         for failure, now in sorted(
@@ -197,7 +197,7 @@ class RunWatch:
                 yield failure
 
     def _counts(self, *, is_running: bool) -> dict[str, Any]:
-        """Return how much is done, and how fast it goes."""
+        """Return how much is done, and at what rate."""
         course, journal = self._course, self._journal
         if course is None or self._keys is None:
             return {}
@@ -223,7 +223,7 @@ class RunWatch:
         }
 
     def _workers(self) -> list[dict[str, Any]]:
-        """Return what each worker is doing; the first time they are asked to note it."""
+        """Return what each worker is doing, according to its notes, which the first call asks for."""
         with contextlib.suppress(StorageError, OSError):
             ask_for_notes(self._storage)
         now = time.time()

@@ -55,7 +55,7 @@ class Body:
     start: int = 0
 
     def part(self, start: int, size: int) -> bytes:
-        """Return some of it from `start` on, at most `size` bytes; empty only at its end."""
+        """Return some of the content from `start` on, at most `size` bytes; empty only at its end."""
         if self.stored:
             return self.stored(self.start + start, min(size, FETCHED_AT_ONCE))
         size = min(size, SENT_AT_ONCE)
@@ -80,7 +80,7 @@ class Served:
         members: Mapping[str, Address],
         sources: tuple[Layout, frozenset[str]] | None,
     ) -> None:
-        """Take `members`, which are not local files, and a `page` for a folder without report.html."""
+        """Take the addresses of outputs that are not loose local files, and any recordings to serve."""
         self.files, self._members, self._sources = files, members, sources
         self._reader, self._one_at_a_time = OutputReader(files.folder), threading.Lock()
         self._tree = None if is_url(files.folder) else Tree(files.folder)
@@ -158,17 +158,17 @@ def _open_in(tree: Tree, name: str) -> BinaryIO:
     except (OSError, ValueError, StorageError) as error:
         raise NotThere from error
     finally:
-        # a connection has one thread for many requests; meanwhile a folder may be moved, or made anew
+        # a connection has one thread for many requests; between them, a folder may be moved or replaced
         tree.forget()
 
 
 def path_of(url: str) -> str:
-    """Return the path in a URL that begins with it."""
+    """Return the path of a request, without its query and fragment."""
     return url.partition("?")[0].partition("#")[0]
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names in the path of a URL; all of them lead down."""
+    """Return the names in the path of a URL; refuse names that could lead out of the folder."""
     raw = path_of(path).strip("/")
     if not raw:
         return []
@@ -199,7 +199,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             self._send(body)
         except (ConnectionError, TimeoutError, StorageError):
-            # players request more than they take; or the promised bytes cannot be read
+            # players often hang up before the end; or the promised bytes cannot be read
             self.close_connection = True
         finally:
             body.close()
@@ -207,7 +207,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def _is_asked_here(self) -> bool:
-        """Return whether the request names this machine: other sites must not ask under their names."""
+        """Return whether the request names this machine, and not a website whose name points to it."""
         if not self.server.is_loopback:
             return True
         host = self.headers.get("Host", "")
@@ -297,7 +297,7 @@ class Server(http.server.ThreadingHTTPServer):
     block_on_close = False
 
     def __init__(self, answer: Callable[[str], Body], host: str, port: int) -> None:
-        """Begin; `answer` returns the content at a path of the URL, or raises NotThere."""
+        """Bind the address; `answer` returns the content at a path of the URL, or raises NotThere."""
         self.answer = answer
         if not host:
             raise Refused(
@@ -323,6 +323,6 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The URL of the server."""
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -43,7 +43,7 @@ class RunFacts:
 
     Attributes:
         how: The recipe, its parameters and the sink.
-        listed: The column of the list that names inputs.
+        listed: The column of the list that names inputs, and the folder that contains them.
         last: How long the last run took, and what it did.
     """
 
@@ -120,7 +120,7 @@ def _from_columns(frame: pd.DataFrame) -> np.ndarray | None:
 
 
 def inputs_left(files: Files, table: ReportTable) -> int:
-    """Return how many inputs of the run's list are in neither table: they were not tried yet."""
+    """Return how many inputs of the run were not tried yet: those in neither manifest nor errors.csv."""
     if table.listed not in table.dataset or not files.exists(LIST.name):
         return 0
     header, rows = open_table(files, LIST.name, [], table.dataset)
@@ -220,7 +220,7 @@ def _numeric(table: ReportTable) -> Iterator[tuple[str, np.ndarray]]:
         number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
         if number and not known and found < MOST_PLOTS_OF_METADATA:
             values = column.to_numpy("f8", na_value=np.nan)
-            # what is the same everywhere tells no output from another
+            # a column with the same value everywhere shows nothing
             if np.nanmin(values, initial=np.inf) < np.nanmax(values, initial=-np.inf):
                 found += 1
                 yield name, values

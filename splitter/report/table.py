@@ -25,7 +25,7 @@ DIGITS = 7
 FEW_VALUES, MOST_VALUES = 12, 1000
 MOST_FACETS = 8
 LONGEST_LABEL = 60
-# so many words are a text, on average of so many values
+# a column is a text if its values have this many words, on average over this many of them
 TEXT_WORDS, TEXTS_LOOKED_AT = 4, 1000
 MOST_INPUTS_NAMED = 200
 MOST_GROUPS = 100
@@ -52,12 +52,12 @@ class ReportTable:
 
     Attributes:
         rows: The listed rows of the manifest, then those of errors.csv.
-        state: The state of each.
+        state: The state of each row.
         total: Number of rows, listed or not.
         manifest: All rows of the manifest.
         failed: All rows of errors.csv.
         dataset: The columns of the dataset list.
-        listed: The one that names the inputs.
+        listed: The column of the dataset list that names the inputs.
     """
 
     rows: pd.DataFrame
@@ -159,7 +159,7 @@ def _plain(value: Any, *, whole: bool = False) -> Any:  # noqa: ANN401 - a cell
 
 
 def _is_text(table: ReportTable, name: str) -> bool:
-    """Tell transcripts and captions from labels: by the name of the column, or by what most values are."""
+    """Return whether a column has transcripts or captions, not labels, judging by its name and its values."""
     made = name_when_made(name)
     if made in {*LEFT_OUT, *NEVER_LABELS, COLUMN_OF_LABELS, table.listed} or made.startswith("source_"):
         return False
@@ -177,7 +177,7 @@ def _is_text(table: ReportTable, name: str) -> bool:
 def _is_facet(table: ReportTable, name: str) -> bool:
     made = name_when_made(name)
     never = made in {*LEFT_OUT, *NEVER_LABELS, table.listed}
-    # of an earlier stage, its labels are worth a look, not how its files were written
+    # the labels of an earlier stage are worth a look, but not the format of its files
     if never or ((made in TECHNICAL or made.startswith("source_")) and name not in TECHNICAL):
         return False
     if name in table.text_columns:
@@ -193,7 +193,7 @@ def _is_facet(table: ReportTable, name: str) -> bool:
         return bool(values)
     inputs = table.manifest[table.listed].nunique()
     most = min(MOST_VALUES, max(FEW_VALUES, inputs // 2))
-    # what came along from an earlier stage is text, its numbers too
+    # columns from an earlier stage are text, even if they hold numbers
     numbers = name.startswith(EARLIER) and all(map(_is_number, values))
     return 1 < len(values) <= most and not numbers and all(len(one) <= LONGEST_LABEL for one in values)
 
@@ -207,7 +207,7 @@ def _is_number(text: str) -> bool:
 
 
 def balance(table: ReportTable, name: str, seconds: np.ndarray | None) -> list[dict[str, Any]]:
-    """Return for each value the number of outputs, their length, and how they are split."""
+    """Return the values of a column, each with the number of its outputs, their length and their splits."""
     mine = table.manifest["output"].to_numpy(object) != ""
     cells = table.manifest[name][mine]
     by_split = name != "split" and "split" in table.manifest.columns
@@ -238,7 +238,7 @@ def balance(table: ReportTable, name: str, seconds: np.ndarray | None) -> list[d
 
 
 def _without(message: str, name: str) -> str:
-    """Return a message without the path of the input, wherever that begins."""
+    """Return a message with `…` for the path of the input, and for folders in front of it."""
     before, *parts = message.split(name) if name else [message]
     for part in parts:
         if before[-1:].strip():

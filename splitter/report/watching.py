@@ -1,4 +1,4 @@
-"""The page of a run that is going on: what `splitter serve --watch` answers with."""
+"""The page that shows the progress of a run: what `splitter serve --watch` serves."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ _HTML = "text/html; charset=utf-8"
 
 
 class WatchPage:
-    """A page that shows how far a run is, what it asks for, and the report when the run has ended."""
+    """A page that shows the progress of a run, the data that it requests, and the report after the run."""
 
     def __init__(self, watch: RunWatch, report: Callable[[], Served]) -> None:
         self._watch, self._make_report = watch, report
@@ -41,7 +41,7 @@ class WatchPage:
         return report.body(path)
 
     def _report_now(self, *, is_running: bool) -> Served:
-        """Return the report and the files beside it, which a run that goes on does not have."""
+        """Return the report and the files next to it; raise NotThere while the run is in progress."""
         if is_running:
             self._report = None
             raise NotThere

@@ -9,13 +9,13 @@ from splitter.report.table import TECHNICAL, ReportTable
 from splitter.storage.layout import key_hash
 from splitter.text.labels import labels_in
 
-# as many extremes and random outputs, and as many that are unusual for their labels
+# random outputs are added until there are this many; also the most that are unusual for their labels
 WORTH_A_LISTEN = 8
 # fewer outputs of a label do not say what is usual for it
 FEWEST = 8
 # how many usual deviations from the median of its label make an output unusual
 UNUSUAL = 4.0
-# a deviation, from the median absolute deviation of what is distributed normally
+# in a normal distribution, the standard deviation is this many median absolute deviations
 _NORMAL = 1.4826
 
 _Choice = tuple[str, Callable[[Levels], float], Callable[[Levels], bool]]
@@ -27,7 +27,7 @@ _EXTREMES: tuple[_Choice, ...] = (
     ("shortest", lambda one: one.seconds, lambda _: True),
     ("longest", lambda one: -one.seconds, lambda _: True),
 )
-# what is less and what is more than usual, the measure, and a deviation that nobody would hear
+# the words for less and for more than usual, the measure, and a deviation too small to be heard
 _MEASURES: tuple[tuple[str, str, Callable[[Levels], float], float], ...] = (
     ("quiet", "loud", lambda one: one.rms_db, 1.0),
     ("little silence", "much silence", lambda one: 100 * one.silence, 5.0),
@@ -37,7 +37,7 @@ _MEASURES: tuple[tuple[str, str, Callable[[Levels], float], float], ...] = (
 
 
 def worth_a_listen(levels: Mapping[int, Levels], table: ReportTable) -> list[tuple[int, str]]:
-    """Choose rows, and say why: the same each time."""
+    """Return rows to listen to, with the reason for each; the choice is the same each time."""
     found = extremes(levels)
     own = unusual_for_label(levels, table, found)
     for row in sorted(levels, key=lambda row: key_hash(str(row))):
@@ -64,9 +64,9 @@ def extremes(levels: Mapping[int, Levels]) -> dict[int, str]:
 def unusual_for_label(
     levels: Mapping[int, Levels], table: ReportTable, leave_out: Mapping[int, str]
 ) -> dict[int, str]:
-    """Choose what differs most from others with the same label, at most one of each label.
+    """Choose outputs that differ most from others with the same label, at most one per label.
 
-    The labels are those of the first column in which there is anything unusual.
+    The labels are those of the first column with an unusual output.
     """
     columns = (name for name in table.facets if name not in {"split", *TECHNICAL})
     found = (_unusual_in(column, levels, table, leave_out) for column in columns)
@@ -99,7 +99,7 @@ def _unusual_in(
 
 
 def _deviations(numbers: np.ndarray) -> np.ndarray:
-    """Return how far numbers are from the median of their column, in usual deviations."""
+    """Return how far numbers are from the median of their column, in multiples of the usual deviation."""
     far = numbers - np.median(numbers, axis=0)
     usual = _NORMAL * np.median(np.abs(far), axis=0)
     scores: np.ndarray = far / np.maximum(usual, [least for *_, least in _MEASURES])

@@ -1,4 +1,4 @@
-"""Write the page about an output folder."""
+"""Write the page about an output folder, or serve it."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ from splitter.text.urls import is_url, without_secrets
 
 
 def write_report(output: str, to: str | None, effort: Effort) -> tuple[str, Page]:
-    """Write a page about the outputs of a folder into it, or to another file; return its path, too."""
+    """Write a page about an output folder into it, or to another file; return the path and the page."""
     folder = location_of(output, "report").files.folder
     if to is None and is_url(folder):
         page = page_of(output, folder, effort)
@@ -46,7 +46,7 @@ def _write(path: str, content: bytes) -> None:
     temporary = f"{name}.new"
     try:
         if tree.exists(OWN_FOLDER):
-            # a killed process leaves it where it disturbs nobody
+            # if the process is killed, the file remains where it disturbs nobody
             temporary = f"{OWN_FOLDER}/{temporary}"
         with open(temporary, "wb", opener=tree.create) as file:
             file.write(content)
@@ -75,7 +75,7 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
 def watching_server_of(
     output: str, effort: Effort, *, host: str, port: int, sources: bool
 ) -> tuple[Server, RunWatch]:
-    """Return a server that shows how far a run is, and when it has ended the report; and what it reads."""
+    """Return a server that shows the progress of a run and then its report, and the watch that it reads."""
 
     def report() -> Served:
         served = _served(output, sources=sources)

@@ -1,6 +1,6 @@
 "use strict";
 
-// Elements, numbers for people, and the data that the page carries. Text from data only ever becomes text.
+// Elements, numbers in readable form, and the data in the page. Text from the data is never parsed as HTML.
 
 const $ = (id) => document.getElementById(id);
 
@@ -41,10 +41,10 @@ function clock(seconds) {
   return hours ? `${plain.format(hours)}:${String(minutes).padStart(2, "0")}:${rest} h` : `${minutes}:${rest} min`;
 }
 
-// Where there is little room.
+// Shorter than clock, for where there is little room.
 const brief = (seconds) => (seconds < 3600 ? clock(seconds) : `${plain.format(Number((seconds / 3600).toPrecision(3)))} h`);
 
-// As many digits as there are, but for large numbers.
+// All digits, except for large numbers.
 const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 12 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 const tick = (number) => minus((Math.abs(number) >= 1e5 ? compact : exact).format(Number(number.toPrecision(12))));
@@ -56,7 +56,7 @@ function withUnit(number, unit) {
   return unit ? `${text} ${unit}` : text;
 }
 
-// Lone halves of surrogate pairs stand for bytes of file names that are not UTF-8.
+// Lone surrogates stand for bytes of file names that are not UTF-8.
 function encoded(path) {
   return path.split("/").map((part) => {
     let text = "";
@@ -81,7 +81,7 @@ async function inflated(id) {
   return new Response(stream).arrayBuffer();
 }
 
-// As splitter/report/table.py, which cuts longer texts.
+// As in splitter/report/table.py, which cuts longer texts.
 const LONGEST_TEXT = 1000;
 
 class Column {
@@ -91,7 +91,7 @@ class Column {
     this.values = Array.isArray(cells) ? cells : cells.values;
   }
 
-  // Whether texts in it are not whole.
+  // Whether it has texts that were cut.
   get isCut() {
     return this.values.some((value) => typeof value === "string" && value.length > LONGEST_TEXT && value.endsWith("…"));
   }
@@ -105,7 +105,7 @@ class Column {
     return value === null || value === undefined ? "" : String(value);
   }
 
-  // What is asked of each value once holds for all the rows that have it.
+  // Ask a question about each value only once, and return the answer for any row.
   each(question) {
     const answers = this.values.map(question);
     return this.codes ? (row) => answers[this.codes[row]] : (row) => answers[row];
@@ -163,7 +163,7 @@ class Rows {
     return this.groups.get(this.input.text(row));
   }
 
-  // Where a row lies in its recording, in seconds.
+  // Where a row begins and ends in its recording, in seconds.
   span(row) {
     this.starts ??= this.numbers("start_seconds");
     this.ends ??= this.numbers("end_seconds");
@@ -177,7 +177,7 @@ class Rows {
 
 const isImage = (name) => /\.(png|jpe?g|gif|webp|avif|svg|bmp)$/i.test(name);
 
-// The recipes for sound put several labels into one cell, with a bar between.
+// The recipes for sound put several labels into one cell, separated by |.
 const hasSeveral = (column) => /^(from_)*labels$/.test(column);
 
 function labelsIn(column, text) {

@@ -1,7 +1,7 @@
-// The outputs as pictures beside each other: images, and of sound the spectrogram.
+// The outputs as a gallery of pictures: images, and spectrograms of sound.
 
 const TILE = 200, SMALL_TILE = 140, TILE_TEXT = 54;
-// Larger files are not fetched for a small picture, and not more pictures are kept.
+// Larger files are not fetched for a small picture, and no more pictures than this are kept.
 const MOST_TILE_BYTES = 5e6, MOST_KEPT = 80, TILE_COLUMNS = 180;
 
 class Gallery {
@@ -9,7 +9,7 @@ class Gallery {
     Object.assign(this, { browser, across: 1, step: TILE, kept: new Map(), asked: [], busy: false });
   }
 
-  // How many tiles there are beside each other, and how tall they are.
+  // Compute how many tiles fit next to each other, and return their height.
   fit() {
     const width = this.browser.table.clientWidth - 16;
     this.across = Math.max(1, Math.floor(width / (width < 600 ? SMALL_TILE : TILE)));
@@ -54,7 +54,7 @@ class Gallery {
     return place;
   }
 
-  // One after the other, first what was scrolled to last; what is out of sight again is left out.
+  // Draw one after the other, those requested last first; skip those that are out of sight by then.
   async work() {
     this.busy = true;
     while (this.asked.length) {

@@ -1,7 +1,7 @@
-// The row that is chosen: its sound, its place in the recording, and all that is known of it.
+// The selected row: its sound, its place in the recording, and everything known about it.
 
 const NEAR_CUT = 1, MOST_PIECES = 400, MOST_NAMES = 24, LANE = 9;
-// More is not fetched to draw what nobody asked for.
+// Larger files are not fetched to draw a waveform that nobody asked for.
 const MOST_UNASKED = 5e7;
 
 class Inspector {
@@ -46,7 +46,7 @@ class Inspector {
     if (sound && !rows.wave(row)) this.drawFromSound(row);
   }
 
-  // Its texts; one that all outputs of a recording have is that of the recording.
+  // The texts of a row; a text that all outputs of a recording share belongs to the recording.
   spoken(row, ofRecording) {
     const { rows } = this, all = rows.sameInput(row);
     const isShared = (column) => all.length > 1 && all.every((one) => column.text(one) === column.text(row));
@@ -78,7 +78,7 @@ class Inspector {
       el("div", { class: "buttons" }, this.playButton, this.spectrumButton));
   }
 
-  // So many seconds on, if there is something to go on in.
+  // Jump by some seconds; return whether this row has a sound to jump in.
   seek(seconds) {
     const { audio } = this.player;
     if (this.row === null || this.player.row !== this.row || !audio.duration) return false;
@@ -188,7 +188,7 @@ class Inspector {
     const { rows } = this;
     const place = (span) => `left:${(100 * (span[0] - from)) / (to - from)}%;width:${(100 * (span[1] - span[0])) / (to - from)}%`;
     const seen = all.filter((one) => rows.span(one)[1] > from && rows.span(one)[0] < to);
-    // too many to be told apart, or to be elements of a page: one shape for all
+    // too many to tell apart, or to be separate elements: draw one shape for all
     const many = seen.length > MOST_PIECES;
     if (many) seen.sort((one, other) => rows.span(one)[0] - rows.span(other)[0]);
     const timeOf = (event) => from + shareAt(event, strip) * (to - from);
@@ -244,12 +244,12 @@ class Inspector {
     return el("div", { class: "strip-part" }, strip, el("p", { class: "times" }, el("span", {}, clock(from)), el("span", {}, clock(to))));
   }
 
-  // The labels of some rows of the same recording as another.
+  // The labels of some rows that have the same recording as `row`.
   labelsOf(some, row) {
     const { rows } = this;
     const label = rows.byName.get("label");
     if (rows.byName.has("labels")) return some.flatMap((one) => this.labels(one));
-    // one that the whole recording has says nothing about its pieces
+    // a label that the whole recording has says nothing about its pieces
     if (!label || rows.sameInput(row).every((one) => label.text(one) === label.text(row))) return [];
     return some.filter((one) => label.text(one)).map((one) => ({ text: label.text(one), span: rows.span(one) }));
   }
@@ -264,7 +264,7 @@ class Inspector {
     return labelsIn("labels", cell("labels")).map((text, at) => ({ text, span: [span[0] + (starts[at] || 0), span[0] + (ends[at] ?? span[1] - span[0])] }));
   }
 
-  // Which of some rows there is at a time.
+  // The row that contains a time of the recording.
   at(all, time) {
     return all.find((one) => this.rows.span(one)[0] <= time && time < this.rows.span(one)[1]);
   }
@@ -278,7 +278,7 @@ class Inspector {
     return this.play(time - this.rows.span(there)[0]);
   }
 
-  // A second before and after a cut: in the recording, or in the outputs on both of its sides.
+  // Play a second before and after a cut: from the recording, or from the outputs on both sides.
   async hear(row, all, time) {
     const source = this.sounds.source(row);
     if (source && await this.player.play(row, "source", [{ url: source, of: "source" }], time - NEAR_CUT, time + NEAR_CUT)) return;
@@ -308,7 +308,7 @@ class Inspector {
       list.append(el("dt", { class: "group" }, title));
       for (const [name, text] of found) list.append(el("dt", {}, name), el("dd", {}, text));
     };
-    // texts are above
+    // texts are shown above
     const others = rows.columns.filter((column) => !this.summary.texts.includes(column.name) && column.name !== "output");
     add("dataset", others.filter((column) => column.dataset));
     add("metadata", others.filter((column) => !column.dataset));
@@ -316,20 +316,20 @@ class Inspector {
   }
 }
 
-// How far from the left of an element a click was, as a share of its width.
+// The distance of a click from the left of an element, as a share of its width.
 function shareAt(event, element) {
   const box = element.getBoundingClientRect();
   return (event.clientX - box.left) / box.width;
 }
 
-// Many spans in one shape: each from one time to another, and from one height to another.
+// Draw many spans as one shape; each has a start, an end, a top and a bottom.
 function blocks(spans, from, to, height, name) {
   const x = (time) => (((time - from) / (to - from)) * 1000).toFixed(2);
   const path = spans.map(([start, end, top, bottom]) => `M${x(start)} ${top.toFixed(2)}H${x(end)}V${bottom.toFixed(2)}H${x(start)}Z`).join("");
   return el("svg:svg", { class: name, viewBox: `0 0 1000 ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, el("svg:path", { d: path }));
 }
 
-// Those at the same height that all but touch are one, or what is seen is a pattern of no meaning.
+// Join spans at the same height that almost touch; drawn separately, they make a meaningless pattern.
 function merged(spans, gap) {
   const found = [], last = new Map();
   for (const span of spans) {
@@ -343,7 +343,7 @@ function merged(spans, gap) {
   return found;
 }
 
-// Outputs that overlap have a part of the same label each: it is one.
+// Join the parts of a label that overlapping outputs have.
 function joined(labels) {
   const found = [], last = new Map();
   for (const { text, span } of labels.sort((one, other) => one.span[0] - other.span[0])) {

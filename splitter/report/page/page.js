@@ -1,4 +1,4 @@
-// Put it together: first what is small, which is drawn at once, then the rows.
+// Assemble the page: first the small parts, which are drawn at once, then the rows.
 
 const summary = JSON.parse($("summary").textContent);
 const histograms = [], labelCards = [];
@@ -26,7 +26,7 @@ function showGlance() {
     histograms.push(histogram);
     $("plots").append(histogram.card);
   }
-  // three beside each other where four would leave a row of one or two
+  // three next to each other where four would leave a row of one or two
   if ([5, 6, 9].includes(summary.plots.length)) $("plots").style.setProperty("--across", 3);
   const splits = (summary.labels.find((one) => one.column === "split") || { values: [] }).values.map((one) => one.value);
   const divided = splits.length > 1 && summary.labels.some((one) => one.column !== "split");

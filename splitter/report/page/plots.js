@@ -27,7 +27,7 @@ function showNumbers(summary) {
     el("div", { class: mood || null }, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "more" }, more || "\u00a0"))));
 }
 
-// As the progress of a run has it; of other inputs in the unit in which there is at least one.
+// In the unit that the progress of a run has; without sound, per second, minute or hour, so that it is at least one.
 function rateOf({ seconds, inputs, sound_seconds: sound }) {
   const rate = (sound || inputs) / Math.max(seconds, 1e-3);
   if (sound) return `${withUnit(rate, "")} h of sound/h`;
@@ -43,7 +43,7 @@ function share(part, whole) {
 
 // -- histograms ----------------------------------------------------------------------------------------------
 
-// Half of what a digit of a tick is wide, and the least room beside the bars.
+// Half the width of a digit in a tick, and the least room at both ends of the bars.
 const HALF_DIGIT = 3.5, MARGIN = 12;
 
 class Histogram {
@@ -72,7 +72,7 @@ class Histogram {
     this.told.textContent = `${bare(edges[bin])} to ${withUnit(edges[last + 1], unit)}: ${plain.format(there)}`;
   }
 
-  // In which bar a value is: from its lower edge on, and the last has its upper edge, too.
+  // The bar of a value. A bar includes its lower edge, and the last one also its upper edge.
   bin(value) {
     const { edges } = this.plot;
     let low = 0, high = edges.length - 2;
@@ -90,7 +90,7 @@ class Histogram {
     return [first, Math.max(first, this.plot.edges[last] === high ? last - 1 : last)];
   }
 
-  // Arrows go from bar to bar, with Shift over several; Enter shows what is in them.
+  // Arrows move from bar to bar, with Shift across several; Enter filters the rows by them.
   key(event) {
     const last = this.plot.edges.length - 2;
     const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -last, End: last }[event.key];
@@ -151,7 +151,7 @@ class Histogram {
     if (this.chart) this.chart.destroy();
     this.place.replaceChildren();
     const width = Math.max(120, this.place.clientWidth);
-    // as much room at both ends as the text of a tick needs there
+    // leave as much room at each end as the text of a tick needs there
     const room = [0, 1].map((end) => Math.max(MARGIN, ...ticks.map((value) => {
       const from = Math.abs((this.toX(value) + 0.5) / bins - end) * (width - 2 * MARGIN);
       return Math.ceil(tickText(value).length * HALF_DIGIT + 2 - from);
@@ -175,7 +175,7 @@ class Histogram {
     }, [Array.from({ length: bins }, (_, bin) => bin), this.plot.counts, this.counts], this.place);
   }
 
-  // A finger drags the page; it can touch a bar.
+  // On a touch screen, dragging moves the page, but touching a bar selects it.
   touched() {
     const bin = this.chart.cursor.idx;
     if (this.plot.column && this.chart.cursor.left >= 0 && bin !== null) this.choose(this, bin, bin);
@@ -189,7 +189,7 @@ class Histogram {
     this.choose(this, first, last);
   }
 
-  // How many of the rows that are shown are in each bin; without any filter it is as it was drawn first.
+  // Count the shown rows in each bin; without a filter, use the counts of all rows.
   recount(column, view) {
     const { edges } = this.plot;
     if (!edges || !this.chart) return;
@@ -211,7 +211,7 @@ class Histogram {
 const FEW = 8;
 
 function labelCard({ column, title, values, others = { values: 0, outputs: 0 } }, splits, choose) {
-  // those without a label are last, and their bar is not the measure of the others
+  // outputs without a label come last, and their bar does not set the scale for the others
   const named = values.filter((one) => one.value !== ""), none = values.filter((one) => one.value === "");
   const longest = Math.max(...named.slice(0, FEW).map((one) => one.value.length), 6);
   const most = Math.max(1, ...(named.length ? named : none).map((one) => one.outputs));
@@ -219,7 +219,7 @@ function labelCard({ column, title, values, others = { values: 0, outputs: 0 } }
   const timed = values.some((one) => one.seconds > 0);
   const side = (one) => (timed ? brief(one.seconds) : share(one.outputs, total));
   const widest = (text) => Math.max(...[...named.slice(0, FEW), ...none].map((one) => text(one).length));
-  // bars can only be compared if they begin and end alike
+  // bars can only be compared if their scales begin and end at the same place
   const list = el("ul", { class: "bars", style: `--value:${Math.min(longest, 24)}ch;--count:${widest((one) => plain.format(one.outputs))}ch;--side:${widest(side)}ch` });
   const bar = (one) => {
     if (column === "split" && splits.length) one.split = { [one.value]: one.outputs };
@@ -242,7 +242,7 @@ function labelCard({ column, title, values, others = { values: 0, outputs: 0 } }
   return card;
 }
 
-// Each card below the column that is shortest so far, or there would be holes beside long ones.
+// Put each card into the column that is shortest so far, to avoid gaps next to long cards.
 function stack(place, cards) {
   const most = matchMedia("(max-width: 720px)").matches ? 1 : matchMedia("(max-width: 1080px)").matches ? 2 : 4;
   if (place.childElementCount === most) return;

@@ -1,7 +1,7 @@
-// What can be done with rows: mark them, copy a condition for them, save a list of them, and link to what is shown.
+// Actions on rows: mark them, copy a condition for them, save a list of them, and link to what is shown.
 
 const MARK = 20;
-// As splitter/text/conditions.py.
+// As in splitter/text/conditions.py.
 const LONGEST_CONDITION = 10000;
 const KEYWORDS = new Set("False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield".split(" "));
 
@@ -16,7 +16,7 @@ class Selection {
     addEventListener("hashchange", () => this.restore());
   }
 
-  // The rows that are meant: those that are marked, else those that are shown.
+  // The rows to act on: those that are marked, or else all that are shown.
   get meant() {
     return this.marked.size ? [...this.marked].sort((one, other) => one - other) : this.browser.view;
   }
@@ -27,7 +27,7 @@ class Selection {
     return box;
   }
 
-  // With Shift all rows from the last one on.
+  // Mark or unmark a row; with Shift, all rows from the last one to this one.
   toggle(row, together = false) {
     const { view } = this.browser;
     const marks = !this.marked.has(row), at = view.indexOf(row), last = together ? view.indexOf(this.last) : -1;
@@ -61,7 +61,7 @@ class Selection {
     $("result").replaceChildren(said, code ? el("code", {}, code) : "");
   }
 
-  // Where a browser does not let a page copy, what is shown can be copied by hand.
+  // If the browser does not let a page copy, select the text, to be copied by hand.
   async copy(text, what) {
     const copied = await navigator.clipboard.writeText(text).then(() => true, () => false);
     this.tell(copied ? `${what} copied: ` : `Copy this ${what.toLowerCase()}: `, text);
@@ -82,13 +82,13 @@ class Selection {
     if (ofFilter !== null) return ofFilter;
     const { rows, meant } = this;
     const made = meant.filter((row) => rows.state[row] === OUTPUT);
-    // a stage that made metadata only is followed by its inputs
+    // a stage that made only metadata has no outputs, so name its inputs
     const [column, some] = made.length ? [rows.output, made] : [rows.input, meant.filter((row) => rows.state[row] !== FAILED)];
     const names = [...new Set(some.map((row) => quoted(column.text(row))))];
     return names.length > 1 ? `${nameOf(column.name)} in (${names.join(", ")})` : names.length ? `${nameOf(column.name)} == ${names[0]}` : "";
   }
 
-  // The filters as a condition over the columns of the manifest; null if they are more than that.
+  // The filters as a condition over the columns of the manifest; null if no condition can express them.
   conditionOfFilter() {
     const { text, status, column, value, ranges } = this.browser.filter;
     if (text || !["all", "outputs"].includes(status) || this.browser.leavesOut) return null;
@@ -101,7 +101,7 @@ class Selection {
   }
 
   conditionOfLabel(name, value) {
-    // a long text is cut in this page
+    // long texts are cut in this page
     if (value.endsWith("…")) return null;
     if (value && this.rows.byName.get(name).number) return `${nameOf(name)} == ${value}`;
     if (!value || !hasSeveral(name)) return `${nameOf(name)} == ${quoted(value)}`;
@@ -111,7 +111,7 @@ class Selection {
 
   // -- the list -------------------------------------------------------------------------------------------------
 
-  // A dataset list of outputs with the labels of the dataset; of rows without outputs, of their inputs.
+  // A dataset list of the outputs, with the labels of the dataset; if there are no outputs, of the inputs.
   list() {
     const { rows, meant } = this;
     const made = meant.filter((row) => rows.state[row] === OUTPUT), some = made.length ? made : meant;
@@ -131,7 +131,7 @@ class Selection {
   save() {
     const { text, count: rows, of } = this.list();
     const name = `${summary.title}-selected.csv`;
-    // lone halves of surrogate pairs stand for bytes of file names that are not UTF-8
+    // lone surrogates stand for bytes of file names that are not UTF-8
     const parts = text.split(/(\p{Cs})/u).map((part, at) => (at % 2 ? new Uint8Array([part.charCodeAt(0) & 255]) : part));
     const url = URL.createObjectURL(new Blob(parts, { type: "text/csv" }));
     el("a", { href: url, download: name }).click();
@@ -160,7 +160,7 @@ class Selection {
     return found.toString();
   }
 
-  // The address of the page follows what is shown; browsers do not like this many times a second.
+  // Keep the address of the page up to date with what is shown, but not more often than browsers allow.
   note() {
     clearTimeout(this.wait);
     this.wait = setTimeout(() => {
@@ -169,7 +169,7 @@ class Selection {
     }, 300);
   }
 
-  // Show what the address of the page says; what it does not know is left out.
+  // Show what the address of the page asks for, as far as it exists.
   restore() {
     if (!location.hash.startsWith("#?")) return;
     const asked = new URLSearchParams(location.hash.slice(2));
@@ -197,7 +197,7 @@ class Selection {
 
 const nameOf = (column) => (/^[A-Za-z_]\w*$/.test(column) && !KEYWORDS.has(column) ? column : `\`${column}\``);
 
-// Text as Python has it, which a condition is read by.
+// A text as a Python literal, because conditions are Python expressions.
 const quoted = (text) => `'${text.replace(/[\\']/g, "\\$&").replace(/[\p{Cc}\p{Cs}]/gu, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`)}'`;
 
 const inShell = (text) => (/^[\w./:@%+=-]+$/.test(text) ? text : /["$`\\!]/.test(text) ? `'${text.replaceAll("'", "'\\''")}'` : `"${text}"`);

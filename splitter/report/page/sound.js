@@ -2,7 +2,7 @@
 
 const LARGEST_FFT = 1024, SPECTRUM_DB = 80;
 
-// Quiet sound is drawn higher than it is, or nothing would be seen of it.
+// Draw quiet sound taller than it is, because it would be invisible otherwise.
 function wavePath(wave, scale = 1) {
   const points = wave.length / 2;
   const up = [], down = [];
@@ -23,7 +23,7 @@ function waveImage(wave, peakDb) {
     el("svg:path", { d: wavePath(wave, scale) }));
 }
 
-// The same from samples, for an output that was not measured.
+// Compute a waveform from samples, for an output that was not measured.
 function waveOf(samples, points) {
   const wave = new Int8Array(2 * points);
   let most = 1e-9;
@@ -43,7 +43,7 @@ function waveOf(samples, points) {
 
 // -- where sound comes from -------------------------------------------------------------------------------------
 
-// Pages that are opened from a disk may play files beside them, but not read them.
+// A page opened from a disk may play the files next to it, but not read them.
 const isServed = location.protocol.startsWith("http");
 const server = document.documentElement.dataset.server || "";
 const inShard = /^(shards\/shard-\d{6}(?:-\d+)?\.(tar|parquet))\/(.+)$/s;
@@ -65,7 +65,7 @@ class Sounds {
     return `./${encoded(server ? output : this.summary.folder + output)}`;
   }
 
-  // An archive that stands in a bucket gives a part of itself to any page beside it.
+  // Fetch an output from a tar shard: in a bucket, a page can request a range of a file next to it.
   async part(row) {
     const [, shard, kind] = this.rows.output.text(row).match(inShard) || [];
     const [start, size] = [this.rows.value("shard_offset", row), this.rows.value("size", row)];
@@ -77,7 +77,7 @@ class Sounds {
   source(row) {
     const input = this.rows.input.text(row);
     if (!input || input.includes("://")) return null;
-    // what does not lie below the root is one name for the server, or the browser would take it for a way
+    // send a path that is not below the root as one encoded name, because the browser would resolve it otherwise
     const below = !/^\/|(^|\/)(\.{0,2})(\/|$)/.test(input);
     if (server) return server === "sources" ? `./.sources/${below ? encoded(input) : encoded(input).replaceAll("/", "%2F")}` : null;
     if (this.summary.sources === null) return null;
@@ -90,7 +90,7 @@ class Sounds {
     return found ? `data:${found[0]};base64,${found[1]}` : null;
   }
 
-  // What there is to try, the real output first.
+  // The sources to try for a sound, the real output first.
   async ways(row) {
     const ways = [];
     const link = this.link(row);
@@ -104,7 +104,7 @@ class Sounds {
     return ways;
   }
 
-  // Nothing where no way leads to it, or none that the browser can decode; that is tried again.
+  // Decode a sound. Return null if no source can be fetched and decoded; the next call tries again.
   async decode(row) {
     if (!this.decoded.has(row)) {
       const found = await this.decodedNow(row).catch(() => null);
@@ -124,7 +124,7 @@ class Sounds {
         const answer = link ? await fetch(link) : null;
         const content = answer ? (answer.ok ? await answer.arrayBuffer() : null) : await this.part(row);
         if (content) return { sound: await context.decodeAudioData(content), of: "output" };
-      } catch { /* a kind of sound that the browser does not know: the copy will do */ }
+      } catch { /* the browser cannot decode this format: use the copy */ }
     }
     const copy = this.preview(row);
     if (!copy) return null;
@@ -150,7 +150,7 @@ class Player {
     this.audio.pause();
   }
 
-  // Play one of the ways, from a second on and up to another; the first that the browser can play.
+  // Play the first of the sources that the browser can play, from one time to another.
   async play(row, what, ways, from = 0, to = null) {
     const turn = (this.turn = (this.turn || 0) + 1);
     this.audio.pause();

@@ -1,8 +1,8 @@
-// The table: filtered, sorted, and drawn only where it is seen.
+// The table: filtered, sorted, and drawn only where it is visible.
 
 const LEAST = { wave: 90, image: 72, name: 190, text: 140, number: 68, bytes: 76, label: 84 };
 const AROUND = 8, PRINTED = 40;
-// How tall a row is: with two lines, and with a third for the labels that have no column.
+// The height of a row with two lines, and with a third one for labels that have no column.
 const ROW = 48, TALL_ROW = 64;
 
 class Browser {
@@ -58,7 +58,7 @@ class Browser {
     return shown;
   }
 
-  // Where there is little room, columns go, the name never: labels first, which are told below the name.
+  // If there is little room, leave out columns, but never the name: first labels, which move below the name.
   fit() {
     const shown = [...this.wanted];
     const width = () => shown.reduce((sum, one) => sum + (one.least || LEAST[one.kind]) + 12, 66 + MARK);
@@ -118,7 +118,7 @@ class Browser {
   }
 
   clear() {
-    // what is still to come of the search field is of before
+    // a search that is still waiting belongs to the filters before
     clearTimeout(this.wait);
     Object.assign(this.filter, { text: "", status: "all", column: "", value: null });
     this.filter.ranges.clear();
@@ -163,7 +163,7 @@ class Browser {
     return this.rows.byName.has(plot.column) ? plot.column : null;
   }
 
-  // Whether outputs that are no picture are left out: what would they do in a gallery.
+  // Whether to leave out outputs that have no picture, because this is the gallery.
   get leavesOut() {
     const { image, sound, text, other } = this.summary.kinds;
     return Boolean(this.gallery && other && (image || sound || text));
@@ -253,7 +253,7 @@ class Browser {
     this.table.setAttribute("aria-rowcount", view.length + 1);
   }
 
-  // As a table, or as pictures beside each other.
+  // Show the outputs as a table, or as a gallery of pictures.
   showAs(gallery) {
     $("as-table").setAttribute("aria-pressed", String(!gallery));
     $("as-gallery").setAttribute("aria-pressed", String(gallery));
@@ -278,7 +278,7 @@ class Browser {
     this.draw();
   }
 
-  // How many rows stand beside each other.
+  // How many outputs are next to each other in a row.
   get across() {
     return this.gallery ? this.gallery.across : 1;
   }
@@ -316,7 +316,7 @@ class Browser {
     return element;
   }
 
-  // The labels of a row, then its split and its texts, of some of the columns.
+  // The values of a row in some columns: its labels, then its split, then its texts.
   labelsOf(row, columns) {
     const rank = ({ kind, name }) => (kind === "text" ? 2 : name === "split" ? 1 : 0);
     const some = columns.filter(isLabel).sort((one, other) => rank(one) - rank(other));
@@ -378,7 +378,7 @@ class Browser {
   show(row) {
     const at = this.view.indexOf(row);
     if (at < 0) return;
-    // on small screens the row that is chosen is told of above the lower part of the table
+    // on small screens, the inspector covers the lower part of the table
     const sheet = getComputedStyle($("inspector")).position === "fixed" ? $("inspector").getBoundingClientRect().top : Infinity;
     const box = this.table.getBoundingClientRect();
     const covered = box.top < sheet - 2 * ROW ? Math.max(0, box.bottom - sheet) : 0;
@@ -412,7 +412,7 @@ class Browser {
   }
 
   goTo(row) {
-    // on a phone there is no room for more beside what is told of the row
+    // on a phone, there is only room for the table and the inspector
     (matchMedia("(max-width: 720px)").matches ? this.table : $("outputs")).scrollIntoView({ block: "start", behavior: "instant" });
     this.select(row, { scroll: true });
   }
@@ -427,7 +427,7 @@ class Browser {
     this.goTo(failures[(at + 1) % failures.length]);
   }
 
-  // The layout of paper may draw once more before all is printed.
+  // Remember that the page is being printed, because its layout on paper may cause another draw.
   print(printing) {
     this.printing = printing;
     this.fit();
@@ -442,6 +442,6 @@ class Browser {
 }
 
 const isLabel = (column) => column.name && ["label", "text"].includes(column.kind);
-// Several labels have a bar between them, and one in a label has a backslash before it.
+// Labels are separated by |, and a | inside a label is written with a backslash before it.
 const shownLabel = (text) => text.replaceAll("\\|", "|");
 const shortName = (output) => output.split("/").slice(-1)[0];

@@ -1,4 +1,4 @@
-// The switch between light, dark and what the system has.
+// The switch between the light theme, the dark theme and that of the system.
 
 function themeSwitch(redraw) {
   const root = document.documentElement;
@@ -9,7 +9,7 @@ function themeSwitch(redraw) {
     $("theme-name").textContent = theme || "system";
     redraw();
   };
-  // the first click is seen: it is not what the system has
+  // the first click shows the theme that the system does not have, so that something changes
   const themes = () => (system.matches ? ["", "light", "dark"] : ["", "dark", "light"]);
   $("theme").addEventListener("click", () => wear(themes()[(themes().indexOf(root.dataset.theme || "") + 1) % 3]));
   system.addEventListener("change", redraw);

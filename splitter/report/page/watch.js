@@ -1,4 +1,4 @@
-// How far a run is: asked for every second or two, and drawn.
+// The progress of a run, requested every second or two, and drawn.
 
 const EVERY = 1500;
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -26,7 +26,7 @@ function showState() {
   $("trouble").textContent = seen.trouble || "";
 }
 
-// Not of a run that had ended before anybody watched.
+// The time and the rate; not shown for a run that ended before anybody watched.
 function paceItems() {
   const left = seen.seconds_left;
   return [
@@ -76,7 +76,7 @@ function showPace() {
   }, [times, values], $("chart"));
 }
 
-// What has said nothing for so long may hang, or wait for work.
+// A worker that has been silent for this many seconds may hang, or wait for work.
 const SILENT = 40;
 
 function showWorkers() {
