@@ -1,7 +1,7 @@
 """Tools for tar shards: `splitter tar`.
 
 targets    archives to write, which appear whole or not at all
-samples    the members of an archive grouped into samples, and written again
+samples    the samples of an archive: groups of its members, to read and to write
 copying    `cat` and `split`
 ordering   `sort`
 tables     `create` and `to-csv`

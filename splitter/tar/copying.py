@@ -77,7 +77,7 @@ class _ReaderThread:
         return False
 
     def samples(self) -> Iterator[TarSample]:
-        """Yield its samples; raise its errors here."""
+        """Yield the samples of the archive; raise errors of the thread here."""
         while (ready := self._ready.get()) is not None:
             if isinstance(ready, BaseException):
                 raise ready
@@ -165,7 +165,7 @@ class Shards:
 def split(samples: Iterable[TarSample], shards: Shards) -> tuple[list[str], int, bool]:
     """Write samples to shards, each of which appears when it is whole.
 
-    Return the shards, the number of samples in them, and whether some were left.
+    Return the shards, the number of samples in them, and whether any samples are left.
     """
     waiting = iter(samples)
     locations: list[str] = []

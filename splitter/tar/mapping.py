@@ -1,4 +1,4 @@
-"""`map`: the user's program on each sample, in a separate folder."""
+"""`map`: run the user's program on each sample, in a separate folder."""
 
 import contextlib
 import errno
@@ -70,7 +70,7 @@ class Program:
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        """Let the program run inside the block; then remove everything, even if this process is killed."""
+        """Let programs run inside the block; then clean up after them, even if this process is killed."""
         with (
             temporary_folder() as self._folder,
             reaper_beside(self._folder, all_started=True) as self._mark,
@@ -132,13 +132,13 @@ class Program:
             if late:
                 raise TimedOut(f"no result within {self.seconds:g} seconds")
             if process.returncode:
-                # with names as in the folder of the sample, on one line
+                # on one line, with paths relative to the folder of the sample
                 names = {os.fsencode(folder) + b"/": b"", os.fsencode(folder): b"."}
                 said = complaint(process.returncode, printed, names)
                 raise CommandFailed(" ".join(said.split()))
 
     def _is_late(self, process: "subprocess.Popen[bytes]") -> bool:
-        """Wait until a program has ended, or was killed because it took too long."""
+        """Wait until a program has ended; kill it if it takes too long, and return whether it did."""
         late = threading.Event()
 
         def end() -> None:
@@ -150,7 +150,7 @@ class Program:
             timer.start()
         try:
             if hasattr(os, "waitid"):
-                # it keeps its number, so that only its own group can be killed
+                # WNOWAIT keeps the number of the process in use, so that no other group can be killed
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             else:
                 process.wait()
@@ -159,7 +159,7 @@ class Program:
         return late.is_set()
 
     def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """Kill what a program left running in the background."""
+        """Kill the processes that a program left in the background."""
         with self._lock:
             _kill(process.pid)
             self._running.discard(process.pid)
@@ -193,7 +193,7 @@ def _lay_out(sample: TarSample, folder: str) -> None:
 
 
 def _collected(sample: TarSample, folder: str) -> list[TarSample]:
-    """Return what the program left: `sample.*` is the sample, other names are additional samples."""
+    """Return the files that the program left: `sample.*` is the sample, other names are more samples."""
     found: dict[str, list[Member]] = {}
     for name in sorted(os.listdir(folder)):
         if not stat.S_ISREG(os.lstat(f"{folder}/{name}").st_mode):
@@ -212,7 +212,7 @@ def _collected(sample: TarSample, folder: str) -> list[TarSample]:
 
 @dataclass
 class Counts:
-    """Numbers of samples that were done, made and failed, and of whole archives."""
+    """Numbers of samples that were done, made and failed, and of archives that were skipped or damaged."""
 
     done: int = 0
     made: int = 0
@@ -249,7 +249,7 @@ class Mapping:
             self._write(samples_of(sources), target, counts)
 
     def one_by_one(self, pairs: Sequence[tuple[ArchiveSource, str]], counts: Counts) -> None:
-        """Process each archive into a separate one; whole archives that exist are left alone."""
+        """Process each archive into a separate one; skip those whose output exists and is whole."""
         with self.program.ready():
             for source, target in pairs:
                 self._one(source, target, counts)

@@ -1,6 +1,7 @@
 """`sort`: samples by key, by the value of a field, or in random order, even more than fit in memory.
 
-Runs that fit in memory are sorted and written to temporary files, then merged. Equal samples keep order.
+Runs that fit in memory are sorted and written to temporary files, then merged. Equal samples keep their
+order.
 """
 
 import functools
@@ -29,7 +30,7 @@ _INT = re.compile(r"[+-]?\d+")
 Kind = Literal["text", "int", "float"]
 
 
-# a sample, behind its position
+# the position of a sample, and the sample
 _Numbered = tuple[int, TarSample]
 
 
@@ -38,7 +39,7 @@ class Order:
     """A sort order.
 
     Attributes:
-        by: A field, or alternatives as `cls;json`; None: by key.
+        by: A field, or alternatives such as `cls;json`; None to sort by key.
         kind: The type of its value.
         reverse: Whether to sort in descending order.
         seed: The seed of a random order, instead of sorting.
@@ -58,7 +59,7 @@ class Order:
 
 
 def value_of(sample: TarSample, field: str, kind: Kind) -> str | int | float:
-    """Return the value of a field; raise an error for a sample without it."""
+    """Return the value of a field; raise TarError if a sample lacks it, or has a value of another kind."""
     text = sample.text(field)
     if text is None:
         raise TarError(f"{sample.location}: sample {sample.key!r} has no field {field!r} to sort by")
@@ -95,7 +96,8 @@ def gathered(
 ) -> Iterator[TarSample]:
     """Yield the samples of archives; those of an archive that begins with a folder are sorted by key.
 
-    `tar -cf - FOLDER` makes such archives, with files in the order of the folder. `always` decides for all.
+    `tar -cf - FOLDER` makes such archives, with files in the order of the folder. If `always` is given, it
+    decides for all archives.
     """
     for number, source in enumerate(sources):
         with source.open() as stream:
@@ -105,7 +107,7 @@ def gathered(
 
 
 def _pieces(source: ArchiveSource, number: int, folders: set[int]) -> Iterator[TarSample]:
-    """Yield the pieces of samples of an archive, which is added to `folders` if it begins with a folder."""
+    """Yield pieces of the samples of an archive; add it to `folders` if it begins with a folder."""
     with source.open() as stream:
         if _begins_with_folder(stream):
             folders.add(number)
@@ -123,10 +125,10 @@ def _begins_with_folder(stream: Any) -> bool:  # noqa: ANN401 - a buffered or a 
 
 
 def _joined(samples: Iterable[TarSample], folders: AbstractSet[int]) -> Iterator[TarSample]:
-    """Join neighbouring pieces of the same sample, with fields sorted by name.
+    """Join neighboring pieces of the same sample, with fields sorted by name.
 
-    A sample in one piece keeps the order of its fields, unless its archive is among `folders`: a folder has
-    its files in any order, and the result must not depend on that.
+    A sample in one piece keeps the order of its fields, unless its archive is among `folders`: the files of a
+    folder are in any order, and the result must not depend on that.
     """
     for (_, archive), group in itertools.groupby(samples, lambda piece: (piece.key, piece.archive)):
         pieces = list(group)

@@ -1,6 +1,6 @@
-"""`splitter tar map` on Ray: a task for each archive, done as on this machine, next to a Ray worker.
+"""`splitter tar map` on Ray: a task for each archive, with the code of one machine, next to a Ray worker.
 
-The answers say which archives are done. An archive whose worker is lost is redone.
+The reports of tasks say which archives are done. An archive whose worker is lost is redone.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class Archive:
     """An archive to process.
 
     Attributes:
-        keys: Its number, alone in a list.
+        keys: A list with only its number.
         source: The archive to read.
         target: The archive to write.
     """
@@ -44,7 +44,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Targets:
-    """The outputs, as the executor checks them.
+    """The outputs, as the storage that the executor expects.
 
     Attributes:
         locations: The archives to write.
@@ -66,7 +66,7 @@ class Targets:
             raise Refused(str(error)) from None
 
     def read(self, name: str) -> bytes:
-        """Read the file."""
+        """Read such a file."""
         try:
             with ArchiveSource(self._path(name)).open() as file:
                 return file.read()
@@ -74,7 +74,7 @@ class Targets:
             raise Refused(str(error)) from None
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove the file."""
+        """Remove such files."""
         for name in names:
             remove(self._path(name))
 
@@ -82,7 +82,7 @@ class Targets:
         return f"{self.root}/.splitter-{self.run}-{os.path.basename(name)}"
 
     def wait_for_workers(self, seconds: float) -> None:
-        """Wait up to a limit until no lost worker still writes."""
+        """Wait, but at most this long, until no lost worker is still writing."""
         give_up = time.monotonic() + seconds
         while any(map(is_being_written, self.locations)) and time.monotonic() < give_up:
             time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -90,7 +90,7 @@ class Targets:
 
 @dataclass(frozen=True, kw_only=True)
 class MapErrand(Errand):
-    """A whole job, as each worker has it.
+    """A whole job, as it is sent to each worker.
 
     Attributes:
         arguments: The program and its arguments.
@@ -104,7 +104,7 @@ class MapErrand(Errand):
 
     def answer(self, batch: Any) -> Report:  # noqa: ANN401 - an Archive
         """Process an archive."""
-        # the process that kills this one's programs must outlive a private Ray
+        # without this mark, the process that kills this one's programs outlives a private Ray
         os.environ.pop(VARIABLE, None)
         lines: list[str] = []
         counts = Counts()
@@ -138,7 +138,7 @@ def map_on_ray(
     address: str | None,
 ) -> None:
     """Process each archive in a Ray task; the result is the same as that of `job.one_by_one`."""
-    # not for the workers, which need neither Ray nor what a run needs
+    # imported here, because workers need neither Ray nor these modules
     from splitter.executors.base import Cluster, Executor, Limits
     from splitter.registry import EXECUTORS
 
@@ -166,7 +166,7 @@ def map_on_ray(
                 for report in reports:
                     lost += report.lost
                     _take(report, job, counts, left)
-            # if nothing at all was done, nodes were lost
+            # if nothing at all was done, nodes were lost, and every archive counts as lost
             losses.update(list(left) if len(left) == before else lost)
             for key, archive in left.items():
                 if losses[key] >= MOST_LOSSES:
@@ -181,7 +181,7 @@ def _folder(location: str) -> str:
 
 
 def _take(report: Report, job: Mapping, counts: Counts, left: dict[int, Archive]) -> None:
-    """Count the result of an archive; stop when a single machine would."""
+    """Count the result of an archive; stop where a map on one machine would."""
     found, damaged = report.counts, len(report.problems.unreadable)
     # report damaged archives last
     failures = len(report.notes) - damaged

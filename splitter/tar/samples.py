@@ -35,12 +35,12 @@ class TarSample:
     archive: int = 0
 
     def field(self, alternatives: str) -> Member | None:
-        """Return the member of the first existing field of several, as in `cls;json`."""
+        """Return the member of the first of these fields that exists, as in `cls;json`; None if none does."""
         found = {member.field: member for member in self.members}
         return next((found[name] for name in alternatives.split(";") if name in found), None)
 
     def text(self, alternatives: str) -> str | None:
-        """Return the text of such a field, or None."""
+        """Return the text of the first of these fields that exists; None if none does."""
         member = self.field(alternatives)
         if member is None:
             return None
@@ -51,7 +51,7 @@ class TarSample:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in an archive."""
+        """The number of bytes that it takes in an archive."""
         return sum(map(size_in_archive, self.members))
 
     def renamed(self, key: str) -> "TarSample":
@@ -69,7 +69,7 @@ class TarSample:
 
 
 class Keys:
-    """A set of keys: 64 bits of each, for large archives in sorted arrays."""
+    """A set of keys that stores 64 bits of each, most of them in sorted arrays to save memory."""
 
     def __init__(self) -> None:
         self._last: set[int] = set()
@@ -109,9 +109,9 @@ def read_samples(source: ArchiveSource, *, archive: int = 0) -> Iterator[TarSamp
 def samples_in(
     stream: BinaryIO, location: str, *, archive: int = 0, fragments: bool = False
 ) -> Iterator[TarSample]:
-    """Yield the samples of an open archive; with `fragments`, also pieces of samples in the order of members.
+    """Yield the samples of an open archive, in the order of its members.
 
-    Otherwise, a sample with scattered members is an error.
+    With `fragments`, yield a sample with scattered members in pieces; otherwise, it is an error.
     """
     keys = Keys()
     for sample in _neighbours(stream, location, archive):
@@ -153,7 +153,7 @@ class SampleWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the archive if it ended here."""
+        """The size of the archive in bytes if it ended here."""
         return self._archive.size + len(END)
 
     def add(self, sample: TarSample) -> None:

@@ -23,7 +23,7 @@ Test = Callable[[TarSample], bool]
 
 
 def condition(text: str) -> Test:
-    """Return what a condition asks of a sample, whose fields are its columns, and `key` its key.
+    """Return a test of samples from a condition, whose columns are the fields of a sample, and `key`.
 
     `FIELD=VALUE` and `FIELD~EXPRESSION` without a space before the sign are short forms.
     """
@@ -80,7 +80,7 @@ def _about(member: Member) -> str:
     try:
         text = beginning[: 4 * LONGEST_TEXT].decode()
     except UnicodeDecodeError as error:
-        # the end may cut through a letter
+        # the beginning may end in the middle of a character
         if error.start < min(len(beginning), 4 * LONGEST_TEXT) - 3:
             return ""
         text = beginning[: error.start].decode()
@@ -129,7 +129,7 @@ def _jpeg_size(data: bytes) -> tuple[str, int, int] | None:
 
 
 def drawn(data: bytes, wide: int) -> Iterator[str]:
-    """Yield the lines of an image in coloured half blocks."""
+    """Yield the lines of an image, drawn with colored half blocks."""
     try:
         Image = importlib.import_module("PIL.Image")  # noqa: N806 - its own name
     except ImportError:

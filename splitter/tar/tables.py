@@ -38,7 +38,7 @@ class Plan:
     delimiter: str
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows below the header, with their lines."""
+        """Yield the rows below the header, with their line numbers."""
         return islice(self._lines(), 1, None)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
@@ -54,7 +54,7 @@ class Plan:
         return Refused(f"{self.name}: line {line} {why}; fix that line")
 
     def columns(self) -> list[str]:
-        """Return the header, checked."""
+        """Return the header; refuse one whose columns cannot be a key and fields."""
         _, columns = next(self._lines(), (0, []))
         other = next((sign for sign in ",;\t|" if columns and sign in columns[0]), None)
         if len(columns) == 1 and other:
@@ -77,7 +77,7 @@ def open_plan(location: str, delimiter: str | None) -> Plan:
     name = "standard input" if location == STANDARD else location
     try:
         if location == STANDARD:
-            # because it is read twice
+            # a copy, because a plan is read twice
             copy = tempfile.TemporaryFile(prefix="splitter-")  # noqa: SIM115 - lives as long as the plan
             with open(0, "rb", closefd=False) as standard:
                 shutil.copyfileobj(standard, copy)

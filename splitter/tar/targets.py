@@ -90,7 +90,7 @@ def _raw(location: str) -> Iterator[BinaryIO]:
 def _replacing(location: str) -> Iterator[BinaryIO]:
     """Open a temporary file that gets the name of the target at the end.
 
-    The name is always the same, so the next process reuses what a killed one leaves; a lock separates two.
+    Its name is always the same, so the next process reuses the file of a killed one; a lock keeps two apart.
     """
     folder, name = os.path.split(location)
     temporary = os.path.join(folder, f".{name}.partial")
@@ -111,7 +111,7 @@ def _replacing(location: str) -> Iterator[BinaryIO]:
 
 
 def is_being_written(location: str) -> bool:
-    """Return whether a process has a file open for writing; for an object this is unknown and unimportant."""
+    """Return whether a process is writing a file; False for an object, for which it does not matter."""
     if is_url(location):
         return False
     folder, name = os.path.split(location)
@@ -142,5 +142,5 @@ def _locked(temporary: str, location: str) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        # it just got its final name
+        # another process has just given the file its final name
         os.close(descriptor)
