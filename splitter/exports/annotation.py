@@ -210,7 +210,7 @@ class AnnotationExport(Export):
         if start > stop:
             raise Refused(
                 f"{self.name}: {piece.name}: is at samples {start} to {stop} of a recording of {frames}, "
-                "which is no stretch of it; leave it out with --where"
+                "which is impossible; leave it out with --where"
             )
         first, last, length = ((one * BILLION + rate // 2) // rate for one in (start, stop, frames))
         channel = piece.source_channel or 0
@@ -248,7 +248,7 @@ class AnnotationExport(Export):
         labels = piece.labels
         if not all(math.isfinite(time or 0) for label in labels for time in (label.start, label.end)):
             raise Refused(
-                f"{self.name}: {piece.name}: its label_starts and label_ends are not all times; leave it out "
+                f"{self.name}: {piece.name}: not all label_starts and label_ends are times; leave it out "
                 "with --where"
             )
         return labels
@@ -259,7 +259,7 @@ class AnnotationExport(Export):
             return ""
         speaker = (piece.speaker or piece["annotation_speaker"]).strip()
         if "\n" in speaker:
-            self.refuse(speaker, piece, "is the name of a speaker, in several lines")
+            self.refuse(speaker, piece, "is the name of a speaker, but has several lines")
         # if there are several speakers, it is unknown which of them a label belongs to
         return "" if self.content == "labels" and "|" in speaker else self.checked(speaker, piece)
 

@@ -183,7 +183,7 @@ class Corpus:
             and not os.path.isfile(location)
         ):
             raise Refused(
-                f"{location}: is not there as a file; export the outputs of the run that made it, or leave "
+                f"{location}: does not exist as a file; export the outputs of the run that made it, or leave "
                 "it out with --where"
             )
 

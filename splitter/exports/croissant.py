@@ -171,7 +171,9 @@ def _property(text: str) -> tuple[str, str]:
     name = name.removeprefix("rai:")
     if not equals or name not in RAI:
         hint = nearest(name, RAI) or f"; choose from {', '.join(RAI)}"
-        raise Refused(f"croissant --rai {text!r:.100}: is no property and its text, as dataBiases=...{hint}")
+        raise Refused(
+            f"croissant --rai {text!r:.100}: is not a property and its text, such as dataBiases=...{hint}"
+        )
     return f"rai:{name}", value
 
 

@@ -96,8 +96,8 @@ def _note(corpus: Corpus) -> str:
     if not corpus.repeated:
         return ""
     return (
-        f"{show_count(corpus.repeated, 'piece')} with the same text as the one before, because the dataset "
-        "list has it for whole recordings; name a column of texts of pieces with --text, or cut with "
+        f"{show_count(corpus.repeated, 'piece')} with the same text as the piece before, because the dataset "
+        "list has texts of whole recordings; name a column with the texts of pieces with --text, or cut with "
         "--annotations"
     )
 
@@ -126,5 +126,5 @@ def _refuse_overlap(output: str, folder: str) -> None:
     own = os.path.realpath(output)
     if os.path.commonpath([own, folder]) in (own, folder):
         raise Refused(
-            f"{folder}: is in the output folder {output}, or around it; choose a folder beside it with -o"
+            f"{folder}: is in the output folder {output}, or contains it; choose a folder next to it with -o"
         )

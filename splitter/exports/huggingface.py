@@ -56,7 +56,9 @@ class HuggingfaceExport(Export):
 
     def _begin(self, split: str, target: ExportTarget) -> "PieceTables":
         if not _SPLIT.fullmatch(split) or split == "all":
-            raise Refused(f"huggingface: {split!r:.100} cannot be the name of a split there; rename it")
+            raise Refused(
+                f"huggingface: {split!r:.100} cannot be the name of a split on Hugging Face; rename it"
+            )
         if self._in_tables:
             return PieceTables(f"data/{split}-{{}}.parquet", self._columns, self.corpus, target, self._kind)
         return PieceTables(f"{split}/metadata.parquet", self._columns, self.corpus, target)

@@ -58,13 +58,13 @@ class LjspeechExport(LinesExport):
     def __init__(self, corpus: Corpus, normalised: str = "") -> None:
         super().__init__(corpus)
         if normalised:
-            corpus.need("ljspeech --normalised", normalised, advice="name one that it has")
+            corpus.need("ljspeech --normalised", normalised, advice="name one of its columns")
         self._normalised = normalised
 
     def values(self, piece: Piece, target: ExportTarget) -> list[str]:
         """Return the key and the texts; refuse a `|` in them, as no reader of this layout knows quotes."""
         if piece.ending.lower() != ".wav":
-            raise Refused(f"{piece.name}: is not WAV, as ljspeech needs it; run again with --format wav")
+            raise Refused(f"{piece.name}: is not WAV, which ljspeech needs; run again with --format wav")
         text = spoken(piece, piece.text)
         read = spoken(piece, piece[self._normalised]) if self._normalised else text
         if "|" in text or "|" in read:

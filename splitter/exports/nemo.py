@@ -67,7 +67,7 @@ class NemoExport(Export):
     def _link(self, piece: Piece, target: ExportTarget, name: str) -> None:
         if not piece.shard.endswith(".tar"):
             raise Refused(
-                f"{piece.name}: is in no tar shard; run with --sink webdataset, or leave --tarred out"
+                f"{piece.name}: is not in a tar shard; run with --sink webdataset, or leave --tarred out"
             )
         target.link(self.corpus.shard_path(piece), target.path(name))
 

@@ -80,7 +80,7 @@ class Piece:
         # the folder may come from someone else, so its values cannot be trusted
         if not (text.isascii() and text.isdecimal()) or (column in _RATES and not int(text)):
             raise Refused(
-                f"{self.name}: its {column} is {text!r:.40}, which cannot be; leave the piece out with "
+                f"{self.name}: its {column} is {text!r:.40}, which is impossible; leave the piece out with "
                 "--where, or run again with the same output folder"
             )
         return int(text)
@@ -119,8 +119,8 @@ class Piece:
         one = self.source_channel
         if one is None and (own := self.number("channels")) != count:
             raise Refused(
-                f"{self.name}: has {own} of the {count} channels of its recording, mixed or "
-                "chosen, so it is no stretch of it; leave --virtual out, or cut with --channels keep or split"
+                f"{self.name}: has {own} of the {count} channels of its recording, mixed or chosen, "
+                "so it cannot be read from there; leave --virtual out, or cut with --channels keep or split"
             )
         channels = [*range(count)] if one is None else [one]
         # a piece may end in silence that the recording does not have

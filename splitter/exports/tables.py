@@ -35,7 +35,7 @@ def kind_of(piece: Piece, before: str = "") -> str:
     if not kind:
         raise Refused(f"{piece.name}: is neither sound nor an image; leave it out with --where")
     if before not in ("", kind):
-        raise Refused(f"{piece.name}: is no {before}, as those before; leave it out with --where")
+        raise Refused(f"{piece.name}: is not {before}, as the pieces before are; leave it out with --where")
     return kind
 
 
@@ -88,7 +88,7 @@ class PieceTables:
                 arrays.append(arrow_array(name, typed_values(texts, kind), field.type))
             except (TooLarge, ValueError):
                 raise Refused(
-                    f"the column {name!r} has a value that is no {kind} of 64 bits; leave it out with --where"
+                    f"the column {name!r} has a value that is not a 64-bit {kind}; leave it out with --where"
                 ) from None
         self._writer = self._writer or self._opened()
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))

@@ -156,7 +156,7 @@ class ExportTarget:
         if source != self._source[0]:
             if not source or not (is_url(source) or os.path.isfile(source)):
                 raise Refused(
-                    f"{source or piece.name}: the recording of {piece.name!r:.200} is not there as a file; "
+                    f"{source or piece.name}: the recording of {piece.name!r:.200} does not exist as a file; "
                     "put it back, or leave the piece out with --where"
                 )
             self._source = source, self._shown(source)
@@ -227,12 +227,12 @@ def refuse_folder(folder: str) -> None:
     except OSError:
         raise Refused(f"{folder}: is not a folder; choose another one with -o") from None
     if names and MARKER not in names:
-        raise Refused(f"{folder}: holds something that is no export; choose another folder with -o")
+        raise Refused(f"{folder}: contains something that is not an export; choose another folder with -o")
     made, below = _made_in(folder, names)
     why, strange = "holds files that no export wrote", sorted(names - {MARKER} - made)
     if not strange and below is not None:
         there = _below(folder)
-        why = "holds folders whose files are not those that were exported"
+        why = "holds folders whose files have changed since the export"
         strange = [name for name, found in there.items() if found != below.get(name)]
     if strange:
         few = show_names(strange[:3], len(strange))

@@ -25,7 +25,7 @@ class VttExport(AnnotationExport):
         yield "WEBVTT\n"
         for mark in recording.marks:
             if milliseconds_of(mark.start) == milliseconds_of(mark.end):
-                self.refuse(mark.label, mark.piece, "lasts less than a millisecond, as no cue may")
+                self.refuse(mark.label, mark.piece, "lasts less than a millisecond, which no cue can")
             times = f"{clock(mark.start, '.')} --> {clock(mark.end, '.')}"
             voice = f"<v {_escaped(mark.speaker)}>" if mark.speaker else ""
             yield f"\n{times}\n{voice}{_escaped(mark.label)}\n"

@@ -386,9 +386,9 @@ def test_refused_before_anything_is_there(made: Path, tmp_path: Path, to: str, t
     ("changed", "why"),
     [
         ({"start_sample": "9", "stop_sample": "8"}, "samples 9 to 8 of a recording of 20000"),
-        ({"start_sample": "x"}, "its start_sample is 'x', which cannot be"),
-        ({"source_rate": "0"}, "which cannot be"),
-        ({"labels": "x", "label_starts": "inf", "label_ends": "nan"}, "are not all times"),
+        ({"start_sample": "x"}, "its start_sample is 'x', which is impossible"),
+        ({"source_rate": "0"}, "which is impossible"),
+        ({"labels": "x", "label_starts": "inf", "label_ends": "nan"}, "not all label_starts and label_ends"),
     ],
 )
 def test_a_damaged_manifest_is_refused(made: Path, tmp_path: Path, changed: dict[str, str], why: str):

@@ -90,5 +90,5 @@ def test_what_is_said_of_the_dataset(made: Path):
 
 
 def test_unknown_properties_are_refused(made: Path):
-    with pytest.raises(Refused, match=r"'dataBias=x': is no property .* did you mean 'dataBiases'"):
+    with pytest.raises(Refused, match=r"'dataBias=x': is not a property .* did you mean 'dataBiases'"):
         splitter.export(made / "files", "croissant", rai=["dataBias=x"])

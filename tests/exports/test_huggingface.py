@@ -111,7 +111,7 @@ def test_refusals(made: Path, tmp_path: Path):
     before = manifest.read_bytes()
     try:
         manifest.write_bytes(before.replace(b",train,", b",my-split,"))
-        with pytest.raises(Refused, match="'my-split' cannot be the name of a split there"):
+        with pytest.raises(Refused, match="'my-split' cannot be the name of a split on Hugging Face"):
             splitter.export(made / "files", "huggingface")
         manifest.write_bytes(before.replace(b".wav,", b".txt,"))
         with pytest.raises(Refused, match="is neither sound nor an image"):

@@ -102,7 +102,7 @@ def test_what_cannot_be_virtual_is_refused(stereo: Path, spoken: Path, tmp_path:
         splitter.export(stereo / "mixed", "lhotse", tmp_path / "cuts", virtual=True)
     (spoken / "in" / "b.wav").rename(spoken / "in" / "gone.wav")
     try:
-        with pytest.raises(Refused, match=r"in/b\.wav: the recording of .* is not there as a file"):
+        with pytest.raises(Refused, match=r"in/b\.wav: the recording of .* does not exist as a file"):
             splitter.export(spoken / "files", "lhotse", tmp_path / "cuts", virtual=True)
     finally:
         (spoken / "in" / "gone.wav").rename(spoken / "in" / "b.wav")

@@ -108,7 +108,7 @@ def test_neither_speakers_nor_splits(tmp_path: Path):
     splitter.export(outputs, "piper")
     found = read_piper(tmp_path / "files-piper", "metadata.csv", speakers=False)
     assert {text: content for text, _, content in found} == contents(outputs)
-    with pytest.raises(Refused, match="is not WAV, as ljspeech needs it"):
+    with pytest.raises(Refused, match="is not WAV, which ljspeech needs"):
         splitter.export(outputs, "ljspeech")
 
 

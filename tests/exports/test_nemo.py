@@ -134,7 +134,7 @@ def test_what_goes_over_beside_the_text(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tarred": True}, "is in no tar shard; run with --sink webdataset, or leave --tarred out"),
+        ({"tarred": True}, "is not in a tar shard; run with --sink webdataset, or leave --tarred out"),
         ({"tarred": True, "virtual": True}, "leave --virtual out"),
         ({"tarrred": True}, "unexpected keyword argument 'tarrred'"),
     ],

@@ -72,8 +72,8 @@ class Selection {
 
   copyCondition() {
     const found = this.condition();
-    if (!found) this.tell("These inputs failed, and the manifest has no rows of them; save the list.");
-    else if (found.length > LONGEST_CONDITION) this.tell("A condition that names so many rows would be too long; save the list.");
+    if (!found) this.tell("These inputs failed, so the manifest has no rows for them; save the list instead.");
+    else if (found.length > LONGEST_CONDITION) this.tell("A condition for this many rows would be too long; save the list instead.");
     else this.copy(`--where ${inShell(found)}`, "Condition");
   }
 
