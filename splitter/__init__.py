@@ -1,4 +1,4 @@
-"""A recipe run over many files: nothing lost, and a manifest that says where every output came from."""
+"""Run a recipe over many files: nothing is lost, and a manifest says where every output came from."""
 
 from splitter.system.exit_signals import end_at_signals, is_starting
 
@@ -37,7 +37,7 @@ __all__ = [
     "verify",
 ]
 
-# what needs torch or pandas is imported when it is asked for
+# imported at first use, because they need torch or pandas
 _LATER = {
     "InputList": "inputs.listing",
     "Pipeline": "pipeline.definition",

@@ -1,8 +1,8 @@
-"""`python -m splitter`, also from a checkout that is not installed; and the command `splitter`."""
+"""Entry point of `splitter` and `python -m splitter`, which also works in a checkout without installation."""
 
 from splitter.system.exit_signals import end_at_signals
 
-# what comes next takes a while
+# first, because the import below takes a while
 end_at_signals()
 
 from splitter.cli.main import main  # noqa: E402

@@ -44,7 +44,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         version: Increase it when the code changes, so that finished inputs are redone.
         group_rows: Whether all rows with the same path form one input, in `input_file.rows`.
         opens_files: Whether it reads its input files; if not, none is fetched or taken out of a shard.
-        needs_programs: Programs that `process` starts: if one is missing, nothing is tried.
+        needs_programs: Programs that `process` starts; if one is missing, the run is refused.
         metadata_types: Types of metadata keys, if they should not follow from the values.
         num_cpus: CPUs that a batch takes on a Ray cluster.
         num_gpus: GPUs that a batch takes there; a fraction lets several batches share one.
@@ -88,15 +88,15 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         """Check the columns of the dataset list, once before any work: raise an error if one is missing."""
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:  # noqa: ARG002 - as below
-        """Return what the user should know before any work, by a look at the first inputs."""
+        """Look at the first inputs, and return what to tell the user before any work."""
         return ""
 
     def expect(self, input_file: InputFile) -> Expected | None:  # noqa: ARG002 - for those who override it
-        """Return the expected result of an input if its header tells; None if only processing it does."""
+        """Return the expected result of an input if its header is enough to tell, else None."""
         return None
 
     def run(self, output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401 - see RunOptions
-        """Process every input, in parallel, into the folder `output`; the options are `RunOptions`'."""
+        """Process every input, in parallel, into the folder `output`; `RunOptions` describes the options."""
         from splitter.engine.entry_points import run
 
         return run(self, output, **options)
@@ -108,7 +108,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         return plan(self, output, **options)
 
     def __repr__(self) -> str:
-        """Describe the recipe, its inputs and the parameters that are not the default; no list is read."""
+        """Describe the recipe, its inputs and the parameters that are not defaults; do not read a list."""
         listing = self.__dict__.get("inputs")
         inputs = [listing.shown()] if isinstance(listing, InputList) else []
         usual = {one.name: one.default for one in recipe_signature(type(self))}
@@ -138,11 +138,11 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             outputs, metadata = checked_result(one_at_a_time(self)(input_file))
             return tuple(_in_hand(output, scratch) for output in outputs), dict(metadata)
         finally:
-            # which also removes the scratch folder
+            # this also removes the scratch folder
             members.close()
 
     def _here(self, input_file: InputFile, fetcher: Fetcher, members: MemberFiles) -> InputFile:
-        """Return the input with its file on this machine."""
+        """Return the input with its file on this machine, fetched or taken out of a shard if necessary."""
         url = input_file.local_path
         index = self._members
         at = int(index.find([url])[0])
@@ -176,7 +176,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         if self._table is None:
             source = read_source(inputs_of(self), ListReading(group_rows=self.group_rows))
             refuse_columns(self, source.header)
-            # an unnamed file: it goes with the process, and nobody else sees it
+            # a file without a name: it disappears with the process
             file = tempfile.TemporaryFile()  # noqa: SIM115
             self._table = copy_list(source.header, source.rows, file, source.column)
             weakref.finalize(self._table, file.close)
@@ -189,13 +189,13 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         return self._table
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything except what belongs to this process."""
+        """Return the attributes, except those that only this process can use."""
         own = ("_table", "_members", "_items", "_ready_in")
         state = {name: value for name, value in self.__dict__.items() if name not in own}
         return state | {name: getattr(self, name) for name in _slots(type(self)) if hasattr(self, name)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the attributes, wherever the class keeps them."""
+        """Restore the attributes, including those in `__slots__`."""
         for name, value in state.items():
             setattr(self, name, value)
 
@@ -313,7 +313,7 @@ def refuse_hidden(columns: Sequence[str], keys: Collection[str]) -> None:
 
 
 def refuse_columns(dataset: ProcessorDataset, columns: Sequence[str]) -> None:
-    """Refuse a list that lacks columns that the recipe needs, or has some that it makes."""
+    """Refuse a list that lacks a column that the recipe needs, or has one that its metadata would hide."""
     refuse_hidden(columns, dataset.metadata_types)
     try:
         dataset.check_columns(tuple(columns))
@@ -325,7 +325,7 @@ def refuse_columns(dataset: ProcessorDataset, columns: Sequence[str]) -> None:
 
 
 def refuse_missing_programs(dataset: ProcessorDataset) -> None:
-    """Refuse a recipe that starts a program which this machine lacks."""
+    """Refuse a recipe that starts a program that is not on this machine."""
     for program in dataset.needs_programs:
         if shutil.which(program) is None:
             raise Refused(
@@ -334,7 +334,7 @@ def refuse_missing_programs(dataset: ProcessorDataset) -> None:
 
 
 def advice_of(dataset: ProcessorDataset, input_files: Iterable[InputFile]) -> str:
-    """Return what a recipe has to say before any work; refuse one that cannot."""
+    """Return what a recipe tells the user before any work; refuse the recipe if that raises an error."""
     try:
         return dataset.advise_before_work(input_files)
     except Refused:

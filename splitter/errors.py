@@ -2,7 +2,7 @@
 
 SplitterError
 ├── Refused             the run cannot start as asked: exit code 2, nothing was done
-│   └── UnknownColumn   a column that an option names is not there
+│   └── UnknownColumn   an option names a column that does not exist
 ├── RunStopped          the run cannot go on, committed work is kept: exit code 1
 │   ├── StorageError    the output folder cannot be written or read
 │   ├── TarError        an archive cannot be read, or its samples cannot be written
@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from typing import Any
 
 TO_CONTINUE = "fix it, then run the same command to continue"
-# of a disk, and of a user's share of it
+# the disk is full, or the user's quota is used up
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -42,7 +42,7 @@ class Refused(SplitterError):
 
 
 class UnknownColumn(Refused):
-    """A column that an option names is not there; in a pipeline it may come later."""
+    """A column that an option names, but that does not exist; in a pipeline, it may come later."""
 
 
 class RunStopped(SplitterError):
@@ -60,7 +60,7 @@ class StorageError(RunStopped):
 
     @classmethod
     def of(cls, error: OSError, name: str) -> "StorageError":
-        """Name the output file that could not be written, and say why."""
+        """Return an error that names the output file, the reason and the remedy."""
         reason = error.strerror or str(error)
         remedy = TO_CONTINUE
         if error.errno in FULL:
@@ -70,7 +70,7 @@ class StorageError(RunStopped):
     @classmethod
     @contextlib.contextmanager
     def naming(cls, name: str) -> Iterator[None]:
-        """Turn an error of the system into one that names the output file."""
+        """Turn an OSError into an error that names the output file."""
         try:
             yield
         except OSError as error:
@@ -91,7 +91,7 @@ class RecipeError(RunStopped):
 
 
 class SetupError(RecipeError):
-    """A setup() of a recipe that failed."""
+    """A recipe whose setup() failed."""
 
 
 class InputError(SplitterError):
@@ -119,11 +119,11 @@ class CommandFailed(InputError):
 
 
 class NameTaken(InputError):
-    """A file that no run made is where an output should go; it is left alone."""
+    """An output whose name is taken by a file that no run made; that file is left alone."""
 
     @classmethod
     def of(cls, name: str, why: str) -> "NameTaken":
-        """Name the file, and say what to do."""
+        """Return an error that names the file and says what to do."""
         return cls(
             f"{name} in the output folder {why}, and no run made it; move it away, then run again with "
             "--retry-failed"

@@ -48,7 +48,7 @@ class RunPart:
     """One of several runs that work on the same inputs at the same time.
 
     Attributes:
-        number: The number of the part, from 1 on.
+        number: The number of the part, counted from 1.
         of: The number of parts.
     """
 
@@ -60,18 +60,18 @@ class RunPart:
 
     @property
     def name(self) -> str:
-        """The name of its lock, and of its folder in staging."""
+        """The name of the part's lock, and of its folder in staging."""
         return f"part-{self.number}-of-{self.of}"
 
     @property
     def mark(self) -> str:
-        """Its mark in the names of commit records."""
+        """The mark of the part in the names of its commit records."""
         return f"p{self.number}of{self.of}"
 
     def may_undo(self, batch: str) -> bool:
-        """Return whether a begun batch belongs to a run that is gone, given that this part has its locks.
+        """Return whether a begun batch is left from a run that has ended; this part must hold its locks.
 
-        Only other parts of the same number can be running at the same time.
+        Only parts with the same `of` can run at the same time as this one.
         """
         match = _OF_A_PART.match(batch)
         return match is None or int(match[2]) != self.of or int(match[1]) == self.number
@@ -83,7 +83,7 @@ _SHARD_BYTES = 10**9
 # anyone who writes less forgot the unit
 _LEAST_MEMORY = 10**6
 _FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
-# what may be asked of all stages of a pipeline together
+# options that apply to all stages of a pipeline at once
 OF_ALL_STAGES = (
     *("executor", "address", "workers", "limit", "retry_failed", "repair", "prune", "durable"),
     *("progress", "quiet", "verbose"),
@@ -421,7 +421,7 @@ def flag(name: str) -> str:
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:  # noqa: ANN401
-    """Refuse a value of the wrong type: Python callers can pass anything; the command line has converted."""
+    """Refuse a value of the wrong type, which only Python callers can pass: the command line converts."""
     if typing.get_origin(kind) is Literal:
         if value not in typing.get_args(kind):
             known = ", ".join(typing.get_args(kind))

@@ -20,7 +20,7 @@ Content = bytes | bytearray | memoryview | str | PathLike[str] | Callable[[Binar
 
 
 class Deferred(ABC):
-    """The content of an output that is made when it is stored: a sink may note how, instead."""
+    """The content of an output, made only when it is stored; a sink may store instead how to make it."""
 
     __slots__ = ()
 
@@ -29,12 +29,12 @@ class Deferred(ABC):
         """Make the content."""
 
     def __call__(self, file: BinaryIO) -> None:
-        """Write the content, as any callable does."""
+        """Make the content and write it to a file, as any content that is a callable does."""
         write_to(file, self.made())
 
 
 def write_to(file: BinaryIO, content: Content) -> None:
-    """Write content that is bytes, or a callable."""
+    """Write content, which is bytes or a callable, to a file."""
     if callable(content):
         content(file)
     else:
@@ -42,7 +42,7 @@ def write_to(file: BinaryIO, content: Content) -> None:
 
 
 def content_bytes(content: Content) -> bytes:
-    """Return content that is bytes, or a callable, in memory."""
+    """Return content, which is bytes or a callable, as bytes."""
     if isinstance(content, bytes):
         return content
     file = io.BytesIO()
@@ -88,7 +88,7 @@ class InputFile(NamedTuple):
     Attributes:
         input: The path or URL as written in the list.
         local_path: The location of the file on this machine, as text.
-        columns: The whole row, column name to text, nothing converted.
+        columns: The whole row: the text of each column by its name, unconverted.
         rows: Every row that names this file; more than one only with `group_rows`.
         scratch_folder: The folder behind `scratch`.
     """
@@ -108,7 +108,7 @@ class InputFile(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the file, without its folder."""
-        # not by `local_path`: what is in a shard, or remote, may not be a file yet
+        # not by `local_path`, which raises in an UnopenedFile: its input may be remote, or in a shard
         return os.path.basename(self[1])
 
     @property
@@ -149,7 +149,7 @@ class UnopenedFile(InputFile):
 
 
 class Expected(NamedTuple):
-    """The expected result of an input file, without processing it.
+    """The result that is expected of an input file before it is processed.
 
     Attributes:
         outputs: Number of output files.
@@ -183,7 +183,7 @@ class OutputFile(NamedTuple):
     row: int = 0
 
     def __repr__(self) -> str:
-        """Return a description without the content, which may be long: the first part of it, or its size."""
+        """Describe the output; of its content, which may be long, show only the size or the beginning."""
         content = self.content
         if isinstance(content, (bytes, bytearray, memoryview)):
             shown = f"<{memoryview(content).nbytes:,} bytes>"

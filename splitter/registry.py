@@ -1,6 +1,6 @@
-"""What other packages can add to: recipes, measures, sinks, executors, exports and input sources, by name.
+"""Recipes, measures, sinks, executors, exports and input sources by name, to which other packages can add.
 
-A package adds one with an entry point in its pyproject.toml:
+A package adds a name with an entry point in its pyproject.toml:
 
     [project.entry-points."splitter.sinks"]
     flat = "their_package.flat:FlatSink"
@@ -19,13 +19,13 @@ from splitter.text.spelling import nearest
 class Registry:
     """Classes, or measures, by name: our own, and those of installed packages.
 
-    Looking for packages takes some 20 ms, so it is done only for a name that is not one of ours, and where
-    all names are shown.
+    Searching the installed packages takes about 20 ms, so it is done only for a name that is not one of ours,
+    or to show all names.
 
     Attributes:
-        group: The group of entry points that packages add to.
+        group: The entry point group of the names that packages add.
         option: The option that takes a name.
-        own: Our own, as `module:Class`; a module is imported when its class is asked for.
+        own: Our own names, each with its `module:Class`; a module is imported only when its class is loaded.
     """
 
     group: str
@@ -37,7 +37,7 @@ class Registry:
         return [*self.own, *sorted(self._added().keys() - self.own.keys())]
 
     def target(self, name: str) -> str | None:
-        """Return the `module:Class` that a name stands for, if it stands for any."""
+        """Return the `module:Class` of a name, or None; refuse a name that several packages add."""
         if name in self.own:
             return self.own[name]
         targets = sorted(self._added().get(name, ()))
@@ -49,7 +49,7 @@ class Registry:
         return targets[0] if targets else None
 
     def check(self, name: str) -> str:
-        """Return the `module:Class` that a name stands for; refuse an unknown name."""
+        """Return the `module:Class` of a name; refuse an unknown name."""
         target = self.target(name)
         if target is None:
             names = self.names()
@@ -58,21 +58,21 @@ class Registry:
         return target
 
     def load(self, name: str, base: type[Any]) -> type[Any]:
-        """Return the class of that name; refuse one that is no `base`, or whose module cannot be imported."""
+        """Return the class of that name; refuse it if it is not a `base`, or cannot be imported."""
         found, target = self._imported(name)
         if not (isinstance(found, type) and issubclass(found, base)):
             raise Refused(f"{self.option} {name}: {target} is not a subclass of {base.__name__}")
         return found
 
     def load_object(self, name: str, kind: type[Any]) -> Any:  # noqa: ANN401 - of that kind
-        """Return the object of that name; refuse one of another kind, or whose module cannot be imported."""
+        """Return the object of that name; refuse it if it is of another kind, or cannot be imported."""
         found, target = self._imported(name)
         if not isinstance(found, kind):
             raise Refused(f"{self.option} {name}: {target} is not a {kind.__name__}")
         return found
 
     def _imported(self, name: str) -> tuple[Any, str]:
-        """Return what a name stands for, and its `module:attribute`."""
+        """Import the object of a name; return it with its `module:attribute`."""
         target = self.check(name)
         module, _, attribute = target.partition(":")
         try:
@@ -85,7 +85,7 @@ class Registry:
             ) from error
 
     def _added(self) -> dict[str, set[str]]:
-        """Return the names that installed packages add, each with what it stands for."""
+        """Return the names that installed packages add, each with its targets; several are a conflict."""
         from importlib.metadata import entry_points
 
         added: dict[str, set[str]] = {}
@@ -166,9 +166,9 @@ EXPORTS = Registry(
         "label-studio": "splitter.exports.label_studio:LabelStudioExport",
     },
 )
-# by the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more than a name
+# a name is the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more
 INPUTS = Registry("splitter.inputs", "DATASET", {})
-# what other tools write; asked in this order what they are, where nobody says
+# the formats of other tools; without --from, each is asked in this order whether it can read the dataset
 DIALECTS = Registry(
     "splitter.dialects",
     "--from",
@@ -183,5 +183,5 @@ DIALECTS = Registry(
         "label-studio": "splitter.inputs.dialects.label_studio:LabelStudio",
     },
 )
-# options of a run whose value is a name
+# run options whose value is a name in a registry
 OF_OPTIONS = {"sink": SINKS, "executor": EXECUTORS, "from_": DIALECTS}
