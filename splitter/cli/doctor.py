@@ -19,7 +19,7 @@ from splitter.text.show import show_bytes, show_count
 
 PACKAGES = ("torch", "ray", "soundfile", "av", "soxr", "silero-vad", "numpy", "pandas", "pyarrow", "fsspec")
 OPTIONAL = ("s3fs", "librosa", "pillow", "webdataset", "datasets")
-# what FFmpeg decodes: its own name, and what it is found in
+# decoders by FFmpeg's names for them, each with the format that needs it
 DECODERS = {
     "aac": "M4A (AAC)",
     "alac": "M4A (ALAC)",
@@ -36,7 +36,7 @@ LEAST_SPACE = 1e9
 
 
 class Line(NamedTuple):
-    """One line of the answer; `is_fault` if it needs attention."""
+    """One line of the output; `is_fault` marks one that needs attention."""
 
     name: str
     text: str
@@ -106,7 +106,7 @@ def _readable() -> Line:
     from splitter.audio.formats.registry import OF_LIBSNDFILE
 
     known = soundfile.available_formats()
-    # several entries are one format
+    # several entries have the same name
     own = dict.fromkeys(_with_codecs(one.name) for one in OF_LIBSNDFILE if one.name in known)
     others: list[str] = []
     missing: list[str] = []
@@ -123,14 +123,14 @@ def _readable() -> Line:
 
 
 def _with_codecs(name: str) -> str:
-    """Return the name of a format; of Ogg, which is only a container, also what may be in it."""
+    """Return the name of a format; for Ogg, which is only a container, add the codecs that it can hold."""
     import soundfile
 
     return f"{name} ({', '.join(soundfile.available_subtypes(name).values())})" if name == "OGG" else name
 
 
 def _writable() -> Iterator[Line]:
-    """Try each format that recipes write: a moment of silence, which is read back."""
+    """Try each format that recipes write, by writing a moment of silence and reading it back."""
     from splitter.audio.target import FileFormat
 
     fine, faults = [], []
@@ -176,13 +176,13 @@ def _memory() -> Line:
 
 
 def _spaces() -> Iterator[Line]:
-    """The folders that a run writes to; /dev/shm is what workers share."""
+    """Yield the free space in the folders that a run writes to; workers share /dev/shm."""
     places = dict.fromkeys((os.getcwd(), tempfile.gettempdir(), "/dev/shm"))  # noqa: S108 - only looked at
     for place in filter(os.path.isdir, places):
         free = shutil.disk_usage(place).free
         is_writable = os.access(place, os.W_OK)
         text = f"{place}: {show_bytes(free)} free{'' if is_writable else ', not writable'}"
-        # the current folder may be read only: outputs go elsewhere then
+        # the current folder may be read-only if outputs go elsewhere
         is_needed = place == tempfile.gettempdir()
         yield Line("space", text, is_fault=is_needed and not (is_writable and free > LEAST_SPACE))
 

@@ -13,7 +13,7 @@ from splitter.recipes.registry import load_recipe
 from splitter.registry import RECIPES
 from splitter.text.urls import is_url
 
-# so many inputs show a recipe that has changed
+# enough inputs to show whether a recipe has changed
 DEEP = 8
 
 
@@ -44,10 +44,10 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
 
 
 class VerifyCommand(click.Command):
-    """A command that verifies what its argument names, which may stand behind a --deep without a number."""
+    """A command that verifies its argument, which may follow a --deep that has no number."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take what follows --deep for the argument if it is no number, and nothing else is the argument."""
+        """Take the word after --deep as the argument if that is missing and the word is not a number."""
         if "--deep" in args and not ctx.resilient_parsing:
             given, *_ = self.make_parser(ctx).parse_args([*args])
             deep = str(given.get("deep"))
@@ -67,7 +67,7 @@ deep_option = click.option(
 
 
 def deep_of(text: str | None) -> int | str | None:
-    """Return what --deep asks for, as `splitter.verify` takes it."""
+    """Return the value of --deep as `splitter.verify` takes it."""
     return int(text) if text and text.isdecimal() else text
 
 
@@ -116,7 +116,7 @@ def verify(  # noqa: PLR0913 - what click gives
 
 
 def _is_stage(folder: str) -> bool:
-    """Return whether an output folder is that of a stage of a pipeline."""
+    """Return whether an output folder belongs to a stage of a pipeline."""
     from splitter.ledger.run_files import PIPELINE
     from splitter.storage.opening import storage_of
 
@@ -124,7 +124,7 @@ def _is_stage(folder: str) -> bool:
     try:
         return storage_of(around).exists(PIPELINE.name)
     except Refused:
-        # a bucket is no folder
+        # a bucket has no folder around it
         return False
 
 

@@ -104,7 +104,7 @@ def _is_default(param: click.Parameter, context: click.Context) -> bool:
 
 
 def _recipes_with(option: str) -> list[str]:
-    """Return the built-in recipes that have an option; they are read, but not imported."""
+    """Return the built-in recipes that have an option, by parsing their files without importing them."""
     return [
         name
         for name in RECIPES.own
@@ -113,7 +113,7 @@ def _recipes_with(option: str) -> list[str]:
 
 
 class _Commands(click.Group):
-    """The commands, listed in the order in which they were added, any of which a signal may end."""
+    """The commands, listed in the order in which they were added; a signal may end any of them."""
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what the command returns
         try:
@@ -128,7 +128,7 @@ class _Commands(click.Group):
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    # the control character keeps the lines below it separate
+    # \b keeps click from joining the lines below it
     help="""Turn input files into output files, with nothing lost.
 
     \b
@@ -141,7 +141,7 @@ def commands() -> None:
     """Turn input files into output files, with nothing lost."""
 
 
-# in the order of a user's work
+# in the order in which a user needs them
 for command in (
     run_command,
     plan_command,

@@ -35,7 +35,7 @@ def recipe_option(parameter: Parameter) -> click.Option:
 
 
 def echo_with_options(name: str, kind: type, *, levels: int) -> None:
-    """Print what a recipe or a format is for, and its options below it, indented by so many levels."""
+    """Print what a recipe or a format is for, then its options, indented by `levels`."""
     context = click.get_current_context()
     click.echo(f"{name}: {first_line(kind)}")
     records = [recipe_option(one).get_help_record(context) for one in recipe_parameters(kind)]
@@ -46,9 +46,9 @@ def echo_with_options(name: str, kind: type, *, levels: int) -> None:
         click.echo(formatter.getvalue(), nl=False)
 
 
-# options that people may repeat, and what to write instead
+# options that users may try to repeat, and the advice on what to write instead
 _ONCE = {"where": ", with 'and' between the conditions", "labels": ""}
-# what stands for a value that has too many names for one line
+# shown instead of the possible values, where these are too many for one line
 _METAVARS = {"from_": "TOOL"}
 
 
@@ -67,7 +67,7 @@ def run_option(parameter: Parameter) -> click.Option:
 
 
 class RegisteredName(click.ParamType[str]):
-    """One of the names of a registry, which is only read to its end where all of them are shown."""
+    """A name from a registry; the names that packages add are looked up only if needed, which takes time."""
 
     name = "choice"
 
@@ -117,8 +117,8 @@ class JobTable:
     """Values for options, from a file.
 
     Attributes:
-        name: Where they are, for messages.
-        values: By option.
+        name: Where the values come from, for messages.
+        values: The values, by option.
     """
 
     name: str
@@ -126,14 +126,14 @@ class JobTable:
 
     @classmethod
     def of(cls, name: str, table: Mapping[str, Any]) -> "JobTable":
-        """Take a table of TOML, where options may be written as on the command line."""
+        """Take a TOML table, whose keys may be spelled as on the command line."""
         names = {key: key.replace("-", "_") for key in table}
-        # what is a word of Python has another name there
+        # an option named like a Python keyword, such as --from, ends with an underscore in Python
         return cls(name, {f"{name}_" if iskeyword(name) else name: table[key] for key, name in names.items()})
 
 
 def read_toml(path: str, option: str = "") -> dict[str, Any]:
-    """Return the content of a TOML file, which `option` names in messages."""
+    """Return the content of a TOML file; in messages, `option` precedes its path."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -152,7 +152,7 @@ def read_toml(path: str, option: str = "") -> dict[str, Any]:
 
 
 def as_given(param: click.Parameter, value: Any, where: str) -> Any:  # noqa: ANN401 - whatever TOML holds
-    """Return a value of a job file as the command line would have it, so that both are checked alike."""
+    """Return a value of a job file as text, as the command line gives it, so that both are checked alike."""
     values = value if isinstance(value, list) else [value]
     if any(isinstance(one, (dict, list)) for one in values):
         raise Refused(f"{where}: {param.name!r} cannot be {value!r}")
@@ -165,7 +165,7 @@ def as_given(param: click.Parameter, value: Any, where: str) -> Any:  # noqa: AN
 
 @contextlib.contextmanager
 def interruptible(said: str) -> Iterator[None]:
-    """Let a signal raise Interrupted within this, which ends the command, and print what that leaves."""
+    """Let a signal end the command by raising Interrupted, after printing `said`."""
     from splitter.system.signals import signals_raise
 
     try:

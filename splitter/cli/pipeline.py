@@ -60,7 +60,7 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
         if not isinstance(fuse, bool):
             raise Refused(f"{where}: fuse = {fuse!r}; write true, or leave it out")
         values = {**shared, **{key: value for key, value in table.items() if key not in OF_A_STAGE}}
-        # a template for names of files, where `name` is that of the stage
+        # the run option `name` is `name_template` in the file, where `name` is that of the stage
         values |= {"name": values.pop("name_template")} if "name_template" in values else {}
         if is_url(folder) or str(values.get("recipe", "")).partition(":")[0].endswith(".py"):
             values["recipe"] = _beside(folder, values["recipe"])
@@ -79,7 +79,7 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
 
 
 def _inputs(where: str, table: Mapping[str, Any], folder: str, made: "Mapping[str, StageOutputs]") -> Any:  # noqa: ANN401
-    """Return what a stage takes: a list, or what another stage makes."""
+    """Return the inputs of a stage: those of a list, or the outputs of an earlier stage."""
     if ("dataset" in table) == ("from" in table):
         raise Refused(f"{where}: write either dataset = a list, or from = the name of an earlier stage")
     if "from" in table:
@@ -95,7 +95,7 @@ def _inputs(where: str, table: Mapping[str, Any], folder: str, made: "Mapping[st
 
 
 def _recipe(table: JobTable, inputs: Any, args: Sequence[str] = ()) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401
-    """Return a recipe, and the options of its run, as `splitter run` would understand them."""
+    """Return a recipe and its run options, parsed as `splitter run` would parse them."""
     try:
         context = run_command.make_context("splitter run", ["-", *args], obj=table)
         with context:
@@ -124,7 +124,7 @@ def _text(where: str, table: Mapping[str, Any], key: str) -> str:
 
 
 def _until_used(path: str, keep: Any, names: Sequence[Any]) -> dict[str, bool]:  # noqa: ANN401 - what TOML holds
-    """Return, for the stages that say so, whether their files go when they are used."""
+    """Return, for each stage in [keep], whether its files are removed when they have been used."""
     if not isinstance(keep, dict):
         raise Refused(f"{path}: [keep] is a table of stages")
     for name, value in keep.items():
@@ -143,7 +143,7 @@ def _beside(folder: str, path: str) -> str:
 
 # -- from the command line -----------------------------------------------------------------------------------
 
-# what says where outputs go is for the last of several recipes
+# options about where outputs go apply only to the last of several recipes
 _OF_THE_LAST = ("sink", "name", "shard_size", "shard_maxcount", "field", "shuffle", "audiofolder")
 _OF_EACH = (
     *("executor", "workers", "address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env"),
@@ -178,7 +178,7 @@ def chained(
 
 
 def _stage_name(recipe: str, pipeline: "Pipeline") -> str:
-    """Return a name for a stage that only has a recipe."""
+    """Return a name for a stage, made from that of its recipe."""
     plain = recipe.rpartition(":")[2].rpartition(".")[2].lower()
     taken = [stage.name for stage in pipeline.stages]
     return next(name for name in (plain, *(f"{plain}-{n}" for n in range(2, 100))) if name not in taken)
@@ -217,7 +217,7 @@ def _chosen(made: "Pipeline", values: Mapping[str, Any]) -> "tuple[Pipeline, Any
 
 
 def _command(file: str, output: str | None) -> str:
-    """Return the command that runs a pipeline, or continues."""
+    """Return the command that runs a pipeline or continues it."""
     from splitter.engine.display import as_typed
 
     return f"splitter pipeline run {as_typed(file)}" + (f" --output {as_typed(output)}" if output else "")
@@ -228,7 +228,7 @@ def _run(file: str, output: str | None, **values: Any) -> int:  # noqa: ANN401 -
 
 
 def run_pipeline(made: "Pipeline", stages: Any) -> int:  # noqa: ANN401
-    """Run stages, print what they come to, and return the exit code."""
+    """Run stages, print a summary, and return the exit code."""
     from splitter.pipeline.running import run_stages
 
     return run_stages(made, stages).exit_code

@@ -100,7 +100,7 @@ class RunCommand(click.Command):
 
 
 def _suggest_folder(command: str, args: list[str]) -> None:
-    """Refuse a command without a dataset with one that works, if the current folder holds sound files."""
+    """Refuse a command without a dataset if this folder holds sound files, and suggest a command for them."""
     files_below = (name for folder, _, names in os.walk(".") if "/." not in folder for name in names)
     seen = itertools.islice(files_below, _LOOKED_AT)
     count = sum(ending_of(name) in SOUND for name in seen)
@@ -111,10 +111,10 @@ def _suggest_folder(command: str, args: list[str]) -> None:
 
 
 def _refuse_missing(sources: Iterable[str]) -> None:
-    """Refuse what can only be a path, and is not there; URLs and patterns are left to what reads them."""
+    """Refuse a missing file or folder; URLs and patterns are checked later, by the code that reads them."""
     for source in sources:
         path = os.path.abspath(os.path.expanduser(source))
-        # an outside package may take what has this ending
+        # another package may read sources with this ending
         is_taken = ending_of(path) in INPUTS.names()
         if _PATTERN & {*source} or ":" in source or _is_there(path) or is_taken:
             continue
@@ -126,7 +126,7 @@ def _refuse_missing(sources: Iterable[str]) -> None:
 
 
 def _is_there(path: str) -> bool:
-    """Return whether a path is there, or may be: one that cannot be looked at is refused by what reads it."""
+    """Return whether a path exists, or may exist: the code that reads it reports other errors."""
     try:
         os.stat(path)
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def _is_there(path: str) -> bool:
 
 
 _PATTERN = {*"*?[]{}"}
-# names that are looked at, so that the message comes at once on a disk with millions of files
+# the most names to look at, so that the message comes at once even on a disk with millions of files
 _LOOKED_AT = 10_000
 _OWN = ("dataset", "recipe", "output", "config", "help", "dry_run", "as_json", "then")
 
@@ -171,7 +171,7 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
 
 def _run_chain(values: Mapping[str, Any]) -> int:
     """Run several recipes, each on the outputs of the one before."""
-    # it builds on this module
+    # imported here, because it imports this module
     from splitter.cli.pipeline import chained, run_pipeline
 
     if values["dry_run"]:
@@ -233,13 +233,13 @@ def _asked(values: Mapping[str, Any]) -> "tuple[ProcessorDataset, RunOptions]":
 
 
 def _inputs(values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what a recipe takes
-    # those behind an option, too
+    # also those that follow an option
     _refuse_missing(values["dataset"])
     return together(values["dataset"])
 
 
 def asked(values: Mapping[str, Any], inputs: Any) -> "tuple[ProcessorDataset, dict[str, Any]]":  # noqa: ANN401
-    """Return the recipe with some inputs, and the options of the run that were given."""
+    """Return the recipe with its inputs, and the run options that were given."""
     context = click.get_current_context()
     given = {
         name: list(value) if isinstance(value, tuple) else value
@@ -264,7 +264,7 @@ def _made(
 
 
 def together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe takes
-    """Return the source or the sum of several sources."""
+    """Return the source, or several sources joined into one list."""
     from splitter.inputs.listing import InputList
 
     lists = [InputList(source) for source in sources]

@@ -1,4 +1,4 @@
-"""The command lines of the tools for tar shards."""
+"""`splitter tar`, the tools for tar shards: parse, call, print."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ def _say(line: str) -> None:
 
 
 class _FirstFew:
-    """The first few of many failures: prints those and counts the rest."""
+    """A printer of failures that prints the first few and counts the rest."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -380,7 +380,7 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
 
 
 def _is_on_ray(executor: str, address: str | None, inputs: Sequence[str], output: str) -> bool:
-    """Return whether to run on Ray; refuse options that do not fit."""
+    """Return whether to run on Ray; refuse options that do not fit together."""
     if executor != "ray":
         if address is not None:
             raise Refused(f"--address {address}: needs --executor ray")
