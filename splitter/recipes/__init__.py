@@ -1,16 +1,16 @@
-"""Recipes: what is done to each input. A new recipe is a new file here.
+"""The shipped recipes, which say what is done to each input: a new recipe is a new file here.
 
 registry     recipes by name, and a user's own
 parameters   a recipe's parameters, from its signature and docstring
-sound        what the recipes for sound share
-normalising  pieces that are all equally loud
+sound        the base classes of the recipes for sound
+normalising  gains that make all pieces equally loud
 chunk        windows of a fixed length
 segments     cut where annotations say
 silence      cut at silences
 pauses       cut at pauses, and leave nothing out
-speech       cut where somebody speaks
+speech       cut out where somebody speaks
 spectrogram  pictures of windows, and their numbers
 command      any program
-copy         each input as it is
+copy         each input, unchanged
 words        the example: parts of words
 """

@@ -81,8 +81,8 @@ class Chunk(LabelledRecipe):
                 return
 
     def _windows(self, rate: int) -> Iterator[Span]:
-        """Yield all windows that hold something new, without end."""
-        # the first are those of each recording, and of a short one they are all
+        """Yield windows without end, except those with no samples beyond the one before."""
+        # the first are the same for every recording, and all that a short one has
         if rate not in self._first:
             self._first[rate] = tuple(islice(self._windows_from(Fraction(0), 0, rate), FIRST))
         yield from self._first[rate]
@@ -98,7 +98,7 @@ class Chunk(LabelledRecipe):
             start, reached = start + self.hop, stop
 
     def _last(self, window: Span, end: int, source: SoundSource) -> Iterator[Span]:
-        """Yield the last window, full or not; none of an empty recording."""
+        """Yield the last window, full or not, unless the recording is empty or the window is dropped."""
         rate = source.made.rate
         stop = min(window.stop, _true_end(source))
         if end == window.frames(rate)[1]:
@@ -107,7 +107,7 @@ class Chunk(LabelledRecipe):
             yield Span(window.start, stop, window.stop - stop if self.tail == "pad" else Fraction(0))
 
     def _is_little(self, start: Fraction, end: int, rate: int) -> bool:
-        """Return whether a last window has so little that it is merged into the one before."""
+        """Return whether a last window is short enough to be merged into the one before."""
         return self.least is None or end - round(start * rate) < round(self.least * rate)
 
     def _is_dropped(self, start: Fraction, end: int, rate: int) -> bool:
@@ -115,5 +115,5 @@ class Chunk(LabelledRecipe):
 
 
 def _true_end(source: SoundSource) -> Fraction:
-    """Return how long the recording is, in exact seconds; its end has been reached."""
+    """Return the length of a recording whose end has been reached, in exact seconds."""
     return Fraction(source.recorded_frames, source.recorded.rate)

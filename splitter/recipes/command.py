@@ -52,7 +52,7 @@ class Command(ProcessorDataset):
             raise Refused("--command: is empty; write a program and its arguments")
         self.stdout, self.json_metadata = stdout, json_metadata
         self.name_pattern = None if name_pattern is None else _pattern(name_pattern)
-        # what an earlier version made, without these parameters, is not made again because of them
+        # without their defaults, so that outputs of versions that lacked these parameters are not redone
         later = ("stdout", "name_pattern", "json_metadata")
         self.parameters = {
             name: value for name, value in self.parameters.items() if value or name not in later
@@ -86,12 +86,12 @@ class Command(ProcessorDataset):
         }
 
         def filled(part: str) -> str:
-            # in one go, since the name of an input may hold {output}
+            # in one pass, since the name of an input may contain {output}
             return _PLACEHOLDER.sub(lambda match: values[match[0]], part)
 
         arguments = [filled(part) for part in self.command]
         stdout = input_file.scratch / "stdout"
-        # to files, not pipes: a process left in the background may hold those open for ever
+        # files, not pipes: a process left in the background could hold pipes open forever
         with stdout.open("wb") as kept, tempfile.TemporaryFile(dir=input_file.scratch) as printed:
             done = subprocess.run(  # noqa: S603 - an argument list, and no shell
                 arguments,

@@ -1,4 +1,4 @@
-"""The recipe `copy`: each input as it is, such as for files that go into shards."""
+"""The recipe `copy`: each input unchanged, for example to put files into shards."""
 
 import shutil
 from functools import partial
@@ -20,7 +20,7 @@ class Copy(ProcessorDataset):
         super().__init__(inputs)
 
     def expect(self, input_file: InputFile) -> Expected:
-        """Return that there is one output, as large as the input."""
+        """Expect one output, as large as the input."""
         return Expected(1, look_at(input_file.local_path).size)
 
     def process(self, input_file: InputFile) -> Result:
@@ -30,8 +30,8 @@ class Copy(ProcessorDataset):
 
 
 def _still_true(columns: dict[str, str]) -> dict[str, int]:
-    """Return what the stage that made an input has stated of its sound, which holds for a copy as well."""
-    # what that stage has stated comes after the names of its outputs; what is before is of earlier files
+    """Return what the stage that made an input states about its sound, as a copy has the same sound."""
+    # the columns of that stage follow the names of its outputs; those before are about earlier files
     names = [*columns]
     stated = names[names.index(INPUT) + 1 :] if INPUT in columns else []
     found = {name_when_made(name): columns[name] for name in stated if name.startswith(EARLIER)}

@@ -1,4 +1,4 @@
-"""Pieces that are all equally loud: each gets the gain that brings it to a loudness."""
+"""Make all pieces equally loud, each by its own gain."""
 
 import math
 from collections.abc import Iterator
@@ -21,24 +21,24 @@ from splitter.records import Scalar
 
 GAIN_KEYS = ("gain_db", "gain_set_by")
 TRUE_PEAK = -1.0
-# more than 32 bits of a float hold
+# types whose values do not fit into a 32-bit float
 _WIDE = (np.int32, np.float64)
 
 
 @dataclass(frozen=True)
 class Loudness:
-    """How loud pieces are to be.
+    """The loudness that pieces should have.
 
     Attributes:
         lufs: Their integrated loudness.
-        true_peak: What their true peak stays below, in dBTP.
+        true_peak: The highest true peak that they may have, in dBTP.
     """
 
     lufs: float
     true_peak: float
 
     def __post_init__(self) -> None:
-        """Refuse what no piece could have."""
+        """Refuse values that no piece can have."""
         if not ABSOLUTE_GATE < self.lufs <= 0:
             meant = f"; did you mean -{self.lufs:g}?" if 0 < self.lufs < -ABSOLUTE_GATE else ""
             raise Refused(
@@ -50,15 +50,15 @@ class Loudness:
             )
 
     def gain_of(self, sound: Sound) -> tuple[float, str]:
-        """Return a piece's gain in decibels, and what has set it: its loudness, its peak, or none of them.
+        """Return a piece's gain in decibels, and what sets it: "loudness", "peak" or "none".
 
-        It is rounded before it is applied: so it is what the manifest says, on any processor.
+        The gain is rounded before it is applied, so that the manifest states it exactly, on any processor.
         """
         found = integrated(sound)
         if found is None:
             return 0.0, "none"
         gain = round(self.lufs - found, 2)
-        # the peak counts only if the gain brings it too high
+        # the peak matters only if the gain would raise it too far
         highest = _factor(self.true_peak - gain)
         peak = largest_between(sound, highest)
         if peak <= highest:
@@ -67,17 +67,17 @@ class Loudness:
 
 
 class NormalisedSource(DecodedSource):
-    """A recording that is decoded, each of whose pieces gets a gain; if each channel is a file, it does.
+    """A decoded recording with a gain for each piece, or for each channel of a piece if channels are files.
 
     Attributes:
-        loudness: How loud they are to be.
+        loudness: The loudness that pieces should have.
     """
 
     loudness: Loudness
     _latest: tuple[int, int, list[tuple[float, str]]] = (-1, -1, [])
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield the frames from `start` to `stop` with their gain, part after part."""
+        """Yield the frames from `start` to `stop` with their gain applied, block by block."""
         gains = [gain for gain, _ in self._gains(start, stop)]
         if not any(gains):
             yield from super().frames(start, stop)
@@ -88,7 +88,7 @@ class NormalisedSource(DecodedSource):
             yield scaled(block, kind) * factors.astype(kind)
 
     def about_gain(self, start: int, stop: int, channel: int | None) -> dict[str, Scalar]:
-        """Return what the manifest says of the gain of a piece, or of one of its channels."""
+        """Return the metadata about the gain of a piece, or of one of its channels."""
         return dict(zip(GAIN_KEYS, self._gains(start, stop)[channel or 0], strict=True))
 
     def _gains(self, start: int, stop: int) -> list[tuple[float, str]]:
@@ -113,7 +113,7 @@ class NormalisedSource(DecodedSource):
 def open_sound(
     path: str, target: Target, truncated: Truncated, folder: Folder, loudness: Loudness | None
 ) -> SoundSource:
-    """Open a recording whose pieces are to be so loud, or as they are."""
+    """Open a recording whose pieces are brought to a loudness, or left as they are if it is None."""
     if loudness is None:
         return open_source(path, target, truncated, folder)
     source = NormalisedSource.open(path, target, truncated, folder)

@@ -23,12 +23,12 @@ class Parameter:
     """One parameter, as the command line shows it.
 
     Attributes:
-        name: As it stands in the signature.
+        name: Its name in the signature.
         kind: bool, int, float, str, Path, an Enum class, the tuple of a Literal's values, or list for
-            a text that may be a list of texts as well.
-        many: Whether it takes a list of these.
-        default: What it is when it is not given, or REQUIRED.
-        help: What the docstring says of it.
+            a text that may also be a list of texts.
+        many: Whether it takes a list of values of this kind.
+        default: Its value when it is not given, or REQUIRED.
+        help: Its entry in the docstring.
     """
 
     name: str
@@ -63,15 +63,15 @@ def recipe_parameters(recipe: type) -> list[Parameter]:
 def take_parameters_of_base(recipe: type) -> None:
     """Give an `__init__` that ends with `**shared` the parameters of the base class, as if it declared them.
 
-    They come after its own, but before its own that are keyword-only. So do their entries in the docstring,
-    whose last section is `Args:`; it may have its own for some of them. What `not_shared` names is left
-    out.
+    They come after its own parameters, but before its keyword-only ones. Their entries take the same position
+    in the docstring, whose last section must be `Args:`; its own entries have precedence. Parameters named in
+    `not_shared` are left out.
     """
     init: Any = vars(recipe).get("__init__")
     own = list(inspect.signature(init).parameters.values()) if init else []
     if not own or own[-1].kind != own[-1].VAR_KEYWORD or own[-1].name != "shared":
         return
-    # the next in line, as super() has it
+    # the class whose __init__ super() calls
     base: Any = next(one for one in recipe.__mro__[1:] if "__init__" in vars(one))
     names = {parameter.name for parameter in own} | getattr(recipe, "not_shared", frozenset())
     of_base = list(inspect.signature(base.__init__).parameters.values())[2:]
@@ -115,7 +115,7 @@ def field_parameters(options: type) -> list[Parameter]:
         default = field.default if field.default_factory is MISSING else field.default_factory()
         kind, many = _kind(hints[field.name], default)
         if kind is list:
-            # one text, or several: the option is repeated
+            # one text or several: an option that may be repeated
             kind, many = str, True
         found.append(Parameter(field.name, kind, many, default, help_texts[field.name]))
     return found
@@ -153,14 +153,14 @@ def _hints(recipe: str, init: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _kind(hint: Any, default: Any) -> tuple[Any, bool]:  # noqa: ANN401
-    """Return what the command line can make of a type hint: the kind, or None, and whether it is a list."""
+    """Return what the command line makes of a type hint: its kind, or None, and whether it takes a list."""
     if hint in (REQUIRED, Any):
         hint = type(default) if default not in (REQUIRED, None) else str
     origin = typing.get_origin(hint)
     if origin in (typing.Union, UnionType):
         rest = [one for one in typing.get_args(hint) if one is not NoneType]
         if len(rest) > 1 and str in rest:
-            # text is what a command line has; a job file may have a list
+            # the command line only gives text; a job file may give a list
             return (list if any(one in rest for one in (list, list[str])) else str), False
         return _kind(rest[0], default) if len(rest) == 1 else (None, False)
     if origin in (list, tuple, Sequence) or hint in (list, tuple):

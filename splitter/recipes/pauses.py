@@ -1,4 +1,4 @@
-"""The recipe `pauses`: recordings cut where it is quiet, into pieces of about a length; nothing is lost."""
+"""The recipe `pauses`: all of each recording, cut where it is quiet, in pieces of about the same length."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 By = Literal["level", "speech", "labels"]
 
-# the rate that the model of speech listens at, and its windows
+# the sample rate of the speech model, and the length of its windows in samples
 RATE, WINDOW = 16_000, 512
 LEAST_CHOICE = 0.1
-# in Hz: higher tones count more when pauses are looked for
+# in Hz: in the search for pauses, higher tones count more
 EMPHASIS = 1250
 
 
@@ -80,11 +80,11 @@ class Pauses(LabelledRecipe):
         self._model: SpeechModel
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:
-        """Return also how a piece ends."""
+        """Add the keys that say how a piece ends."""
         return super().metadata_keys(columns) | {"cut", "cut_level"}
 
     def setup(self) -> None:
-        """Load the model of speech, if it is needed."""
+        """Load the speech model, if it is needed."""
         super().setup()
         if self.by == "speech":
             from splitter.audio.speech_model import SpeechModel
@@ -114,7 +114,10 @@ class Pauses(LabelledRecipe):
             yield Span(start, stop, about={"cut": "forced" if is_forced else "pause", "cut_level": level})
 
     def _listen(self, blocks: Iterator[np.ndarray], hop: int, rate: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the level of each frame in decibels, and its loudness; by speech, half of that is speech."""
+        """Return the level of each frame in decibels, and its loudness from 0 to 1.
+
+        With `--by speech`, the loudness is averaged with the probability of speech.
+        """
         meter, emphasised = LevelMeter(hop, blocks_in_frame=2), LevelMeter(hop, blocks_in_frame=2)
         heard = _measured(blocks, meter, emphasised, rate)
         probabilities: list[float] = []
@@ -122,7 +125,7 @@ class Pauses(LabelledRecipe):
             probabilities, _ = self._model.probabilities(heard)
         for _ in heard:
             pass
-        # no processor's way of rounding a logarithm decides
+        # rounded, so that processors that round logarithms differently give the same borders
         levels, high = (np.round(decibels(one.levels()), 2) for one in (meter, emphasised))
         loudness = relative(high)
         if probabilities:
@@ -145,23 +148,23 @@ class Pauses(LabelledRecipe):
         pieces = [stop - start for start, stop in pairwise([Fraction(0), *borders, end])]
         parts = max(1, math.ceil(end / self.most))
         if not all(self.least <= piece <= self.most for piece in pieces) and end / parts >= self.least:
-            # it can be divided, but not at frames
+            # cut into equal parts, since no borders at frames give allowed lengths
             return [end * part / parts for part in range(1, parts)]
         return borders
 
 
 class Cues:
-    """The stretches of time that no border should be in, as frames know them.
+    """Stretches of time that no border should be in, on the grid of frames.
 
     Attributes:
-        are_any: Whether there are any.
+        are_any: Whether there are any stretches.
         inside: Which frames are inside a stretch, and not at one of its ends.
-        edges: Exact times where a stretch starts or ends, by the frame that stands for each, which would
-            otherwise be inside.
+        edges: Exact times at which a stretch starts or ends, by the nearest frame, if that would otherwise
+            be inside.
     """
 
     def __init__(self, annotations: Iterable[Annotation], frames: int, frame: Fraction) -> None:
-        """Join annotations that overlap; one may end where the next starts."""
+        """Join annotations that overlap, but not those that only touch."""
         self.inside = np.zeros(frames, np.bool_)
         self.edges: dict[int, Fraction] = {}
         cues: list[tuple[Fraction, Fraction]] = []
@@ -183,9 +186,9 @@ class Cues:
 def _measured(
     blocks: Iterable[np.ndarray], meter: LevelMeter, emphasised: LevelMeter, rate: int
 ) -> Iterator[np.ndarray]:
-    """Yield the blocks, after they were measured: as they are, and with high tones emphasised.
+    """Measure blocks as they are and with high tones emphasized, and yield them unchanged.
 
-    Consonants are high and soft, much of the noise in a pause is low and loud.
+    Consonants are high and soft; much of the noise in a pause is low and loud.
     """
     factor = np.float32(math.exp(-2 * math.pi * EMPHASIS / rate))
     last = None

@@ -22,11 +22,11 @@ DEFAULT = "chunk"
 
 
 def load_recipe(name: str) -> "type[ProcessorDataset]":
-    """Return the class that a name stands for: a name of the registry, `module:Class` or `file.py:Class`."""
+    """Return the class of a recipe, from a name in the registry, `module:Class` or `file.py:Class`."""
     with quick_imports():
         from splitter.dataset import ProcessorDataset
 
-    # what is written as a class is looked for nowhere else
+    # a name with a colon is never looked up in the registry
     target = name if ":" in name else RECIPES.target(name) or name
     location, colon, class_name = target.rpartition(":")
     if not (location and colon):

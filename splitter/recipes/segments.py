@@ -24,7 +24,7 @@ from splitter.recipes.sound import (
 from splitter.records import InputFile
 
 DEFAULT_GAP = 2.0
-# a row of the list, its annotation, and what else is known of it
+# the number of a row of the input, its annotation, and other metadata of the piece
 Annotated = tuple[int, Annotation, dict[str, str]]
 
 
@@ -61,7 +61,7 @@ class Segments(SoundRecipe):
         self.merge = None if merge is None else Merge.parse(merge, gap=exactly(gap), speakers=merge_speakers)
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse also a column of labels where the rows of the list are the annotations."""
+        """Also refuse --label-column if the rows of the list are the annotations."""
         super().check_columns(columns)
         if self.label_column is not None and self._are_rows(columns):
             raise Refused(
@@ -70,11 +70,11 @@ class Segments(SoundRecipe):
             )
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:
-        """Return also the key of labels from a file, or the keys of those that are merged."""
+        """Add the key of labels from a file, or the keys of merged labels."""
         keys = super().metadata_keys(columns)
         if self.merge is None:
             return keys | {*(() if self._are_rows(columns) else ("label",))}
-        # rows that are merged have one text, and not that of the first
+        # a merged piece has the text of all its rows, not that of the first
         return keys | {*LABEL_KEYS, *({"text"} & {*columns})}
 
     def _are_rows(self, columns: Iterable[str]) -> bool:
@@ -101,8 +101,8 @@ class Segments(SoundRecipe):
     def _merged(
         self, merge: Merge, source: SoundSource, input_file: InputFile, annotated: Sequence[Annotated]
     ) -> Iterator[Span]:
-        """Yield one span for neighbouring annotations; its row is that of the first."""
-        # of the tiers of a TextGrid, those that hold what is spoken
+        """Yield a span for each run of neighboring annotations; its row is that of the first."""
+        # only annotations with text, if there are any: a TextGrid may have tiers without
         annotated = [one for one in annotated if one[1].text is not None] or annotated
         annotations = [annotation for _, annotation, _ in annotated]
         for piece in merge.pieces(annotations):
@@ -114,7 +114,7 @@ class Segments(SoundRecipe):
             yield Span(start, stop, row=annotated[piece.first][0], labels={**label_columns(shares), **about})
 
     def _reason(self, input_file: InputFile) -> str:
-        """Return why a recording without annotations is left out, and where they were looked for."""
+        """Return why a recording without annotations is skipped, and where annotations were looked for."""
         if self.annotations is None:
             if self._are_rows(input_file.columns):
                 return "it has no annotations: start and end are empty"
@@ -127,9 +127,9 @@ class Segments(SoundRecipe):
         return f"it has no annotations in {self.annotations}"
 
     def _annotated(self, input_file: InputFile) -> Iterator[Annotated]:
-        """Yield each annotation with its row of the list, and with what else is known of it."""
+        """Yield each annotation with the number of its row, and with other metadata of the piece."""
         if self._are_rows(input_file.columns):
-            # a recording that nobody has annotated may have a row without times among the others
+            # leave out rows without times, as a recording that nobody has annotated may have
             numbers = [
                 at for at, row in enumerate(input_file.rows) if row.get("start", "-") or row.get("end", "-")
             ]
@@ -146,7 +146,7 @@ class Segments(SoundRecipe):
 def _within(
     source: SoundSource, input_file: InputFile, start: Fraction, stop: Fraction, annotated: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """Return the edges of a piece within the recording; refuse an annotation that starts after its end."""
+    """Cut off a piece at the end of its recording; refuse an annotation that starts after the end."""
     first, last = Span(start, stop).frames(source.made.rate)
     at, _ = Span(annotated, stop).frames(source.made.rate)
     source.forget(first)

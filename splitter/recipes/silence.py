@@ -66,8 +66,8 @@ class Silence(LabelledRecipe):
 
 
 def sounding(levels: np.ndarray, frames: int, threshold_db: float) -> list[tuple[int, int]]:
-    """Return what is not silent, in samples, as librosa.effects.split does, with its way of rounding."""
-    # what is no number, or infinite, is no silence, and says nothing of the rest
+    """Return the pieces that are not silent, in samples, rounded as librosa.effects.split rounds them."""
+    # NaN and infinite samples have infinite levels: these are not silent, and do not count as the loudest
     loudest = levels.max(initial=0.0, where=np.isfinite(levels))
     if levels.max() <= QUIETEST or not frames:
         return []
@@ -83,7 +83,7 @@ def sounding(levels: np.ndarray, frames: int, threshold_db: float) -> list[tuple
 
 
 def joined(pieces: list[tuple[int, int]], least_silence: int) -> list[tuple[int, int]]:
-    """Join pieces that have too short a silence between them."""
+    """Join pieces if the silence between them is too short."""
     result: list[tuple[int, int]] = []
     for start, stop in pieces:
         if result and start - result[-1][1] < least_silence:
@@ -94,7 +94,7 @@ def joined(pieces: list[tuple[int, int]], least_silence: int) -> list[tuple[int,
 
 
 def padded(pieces: list[tuple[int, int]], pad: int, frames: int) -> list[tuple[int, int]]:
-    """Add some of the silence around each piece; two neighbours share what is between them."""
+    """Add some of the silence around each piece; two neighbors share the silence between them."""
     result = []
     for index, (start, stop) in enumerate(pieces):
         before = start - pieces[index - 1][1] if index else 2 * start
@@ -104,7 +104,7 @@ def padded(pieces: list[tuple[int, int]], pad: int, frames: int) -> list[tuple[i
 
 
 def shortened(piece: tuple[int, int], most: int, levels: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Cut a piece into parts of at most so many samples, at the quietest point of each one's second half."""
+    """Cut a piece into parts of at most `most` samples, each at the quietest point of its second half."""
     start, stop = piece
     while stop - start > most:
         first, last = (start + most // 2) // HOP + 1, (start + most) // HOP

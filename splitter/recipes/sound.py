@@ -1,4 +1,4 @@
-"""What the recipes for sound share: their parameters, and the way from spans of time to output files."""
+"""The base classes of the recipes for sound: shared parameters, and how spans of time become output files."""
 
 import os
 import stat
@@ -35,12 +35,12 @@ from splitter.text.urls import is_url
 
 BESIDE = "beside"
 IN_COLUMN = "column="
-# of each piece, then of each recording
+# metadata keys of each piece, then of each recording
 _KEYS = (
     *("start_seconds", "end_seconds", "start_sample", "stop_sample", "sample_rate", "channels", "frames"),
     *("source_rate", "source_channels", "source_frames", "source_format", "source_subtype", "source_seconds"),
 )
-# the ending of its name, what it holds, and what only its row says
+# the extension of a file, its content, and metadata that other files of its piece do not have
 PieceFile = tuple[str, Content | None, Mapping[str, Scalar]]
 _NO_FILE: PieceFile = ("", None, {})
 LABEL_KEYS = ("labels", "label_starts", "label_ends")
@@ -48,14 +48,14 @@ LABEL_KEYS = ("labels", "label_starts", "label_ends")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a recording: from `start` to before `stop`, in exact seconds, then some silence.
+    """A piece of a recording: from `start` up to `stop`, in exact seconds, then `silence`.
 
-    Both ends are rounded to samples of whatever rate is asked for, halves to even.
+    `frames` rounds both ends to samples of a rate, halves to even.
 
     Attributes:
-        about: More that is known of the piece.
-        row: Which of the input's rows it comes from.
-        labels: What annotations say of it.
+        about: Other metadata of the piece.
+        row: The number of the input's row that it comes from.
+        labels: Metadata from annotations of the piece.
     """
 
     start: Fraction
@@ -78,7 +78,7 @@ def _nearest(seconds: Fraction, rate: int) -> int:
 
 
 def exactly(seconds: float) -> Fraction:
-    """Return the number as it was written: 7.3 is 73/10."""
+    """Return a number exactly as it was written: 7.3 is 73/10."""
     return Fraction(repr(float(seconds)))
 
 
@@ -92,7 +92,7 @@ def refuse_negative(**seconds: float) -> None:
 class SoundRecipe(ProcessorDataset):
     """A recipe that cuts recordings; a subclass says where, in `spans`.
 
-    Its `__init__` ends with `**shared`: it has these parameters after its own, except for `not_shared`.
+    An `__init__` that ends with `**shared` gets these parameters after its own, except those in `not_shared`.
 
     Args:
         sample_rate: Samples per second. Default: as recorded.
@@ -144,7 +144,7 @@ class SoundRecipe(ProcessorDataset):
             lossy=lossy,
             amplified=loudness is not None,
         )
-        # what an earlier version made, without these parameters, is not made again because of them
+        # without their defaults, so that outputs of versions that lacked these parameters are not redone
         later: dict[str, Any] = {"lossy": "copy", "label_column": None, "cross": None, "measure": None}
         later |= {"loudness": None, "true_peak": TRUE_PEAK}
         later |= {"merge": None, "merge_gap": None, "merge_speakers": False}
@@ -156,11 +156,11 @@ class SoundRecipe(ProcessorDataset):
         self.label_column = label_column
         self._annotation_file: AnnotationFile | None = None
         if annotations and annotations != BESIDE and not annotations.startswith(IN_COLUMN):
-            # another content is another parameter: finished inputs are then done again
+            # counts as a parameter: if the file changes, finished inputs are redone
             self.parameters = {**self.parameters, "annotations file": _state_of(annotations)}
 
     def setup(self) -> None:
-        """Read a file of annotations that is about many recordings once; load the models of measures."""
+        """Read an annotation file that all recordings share, and load the models of measures."""
         if "annotations file" in self.parameters and self.annotations:
             self._annotation_file = AnnotationFile(self.annotations, label_column=self.label_column)
         for measure in self.measures:
@@ -168,7 +168,7 @@ class SoundRecipe(ProcessorDataset):
                 measure.prepare(self.device)
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse a list without the column that names the annotations, or with one that would be hidden."""
+        """Refuse a list that lacks the column of annotation files, or has one that metadata would hide."""
         refuse_hidden(columns, self.metadata_keys(columns))
         where = self.annotations or ""
         if where.startswith(IN_COLUMN) and where.removeprefix(IN_COLUMN) not in columns:
@@ -177,14 +177,14 @@ class SoundRecipe(ProcessorDataset):
             raise UnknownColumn(f"--annotations {where}: {missing}")
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:  # noqa: ARG002 - some look at them
-        """Return the metadata keys that there will be, whatever the recordings are."""
+        """Return the metadata keys that every recording will have with these parameters."""
         resampled = {"source_resampler"} if self.target.sample_rate is not None else set()
         cut = {"source_cut"} if self.target.format in {"mp3", "ogg"} else set()
         gain = GAIN_KEYS if self.loudness else ()
         return {*_KEYS, *resampled, *cut, *gain, *columns_of(self.measures)}
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
-        """Return what to say of the labels in the first annotation file; refuse one for all with a fault."""
+        """Return advice on the labels in the first annotation file; refuse a shared file that is faulty."""
         if "annotations file" in self.parameters:
             try:
                 AnnotationFile(self.annotations or "", label_column=self.label_column)
@@ -201,10 +201,10 @@ class SoundRecipe(ProcessorDataset):
 
     @abstractmethod
     def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
-        """Return where to cut, in order; `source.reach` tells how far the recording goes."""
+        """Return the pieces to cut, in order; `source.reach` says how far the recording goes."""
 
     def labelled_spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
-        """Return where to cut, with what annotations say of each piece."""
+        """Return the pieces to cut, with metadata from annotations."""
         return self.spans(source, input_file)
 
     def process(self, input_file: InputFile) -> Result:
@@ -214,7 +214,7 @@ class SoundRecipe(ProcessorDataset):
         return (encoded_ahead(pieces, cpus) if cpus > 1 else pieces), about
 
     def expected(self, input_file: InputFile) -> Expected | None:
-        """Return how many pieces `spans` will give, and their sizes, by the length that the header states."""
+        """Return the number and size of the pieces that `spans` gives for the length stated in the header."""
         path = input_file.local_path
         probed = probed_length(path, self.truncated)
         if probed is None:
@@ -235,18 +235,18 @@ class SoundRecipe(ProcessorDataset):
         return Expected(files, size if source.is_sized else None, probed.exact, content)
 
     def annotations_of(self, input_file: InputFile) -> list[Annotation]:
-        """Return the annotations of a recording, from where `annotations` says."""
+        """Return the annotations of a recording, from where the parameter `annotations` says."""
         if self._annotation_file:
             return self._annotation_file.of(input_file.input)
         found = self._annotations_file_of(input_file)
         if not found:
             return []
         file = AnnotationFile(found, label_column=self.label_column)
-        # what is about one recording only is about this one, whatever it calls it
+        # a file about a single recording is about this one, whatever name it has there
         return file.of(input_file.input if len(file.recordings) > 1 else None)
 
     def _annotations_file_of(self, input_file: InputFile) -> Path | None:
-        """Return where the annotations of a recording are."""
+        """Return the annotation file of a recording, if it has one."""
         where = self.annotations or ""
         if "annotations file" in self.parameters:
             return Path(where)
@@ -278,7 +278,7 @@ class SoundRecipe(ProcessorDataset):
                 about["source_resampler"] = source.resampler
 
     def _files(self, source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]:
-        """Yield the files of one span: those of all channels, or of one after the other."""
+        """Yield the files of one span, with all channels together or one channel after the other."""
         rate = source.made.rate
         start, stop = span.frames(rate)
         source.forget(start)
@@ -288,7 +288,7 @@ class SoundRecipe(ProcessorDataset):
         recorded_rate = source.recorded.rate
         first, last = (start, stop) if recorded_rate == rate else span.frames(recorded_rate)
         start_seconds = float(span.start)
-        # a point makes no file, but its row
+        # a point in time gets a row, but no file
         files = self.contents(source, start, stop, silence) if stop - start + silence else [[_NO_FILE]]
         for channel, contents in enumerate(files, 1):
             suffix = f"_channel{channel}" if len(files) > 1 else ""
@@ -311,14 +311,14 @@ class SoundRecipe(ProcessorDataset):
                 yield OutputFile("" if content is None else name, content, {**metadata, **about}, span.row)
 
     def contents(self, source: SoundSource, start: int, stop: int, silence: int) -> list[list[PieceFile]]:
-        """Return the files of a piece, for all channels or for one after the other."""
+        """Return a list of the files of a piece for all channels together, or one for each channel."""
         channels = range(source.files) if source.files > 1 else (None,)
         storing = Storing(self.target, self.truncated)
         pieces = (UncutPiece(source, Cut(start, stop, silence, channel, storing)) for channel in channels)
         return [[(usual_ending(source.made.container), piece, {})] for piece in pieces]
 
     def _measured(self, source: SoundSource, start: int, stop: int, channel: int | None) -> dict[str, Scalar]:
-        """Return the gain of a piece, or of one of its channels, and what is measured of it."""
+        """Return the gain and the measured values of a piece, or of one of its channels."""
         gain = source.about_gain(start, stop, channel) if isinstance(source, NormalisedSource) else {}
         if not self.measures or start == stop:
             return gain | dict.fromkeys(columns_of(self.measures))
@@ -367,15 +367,15 @@ class LabelledRecipe(SoundRecipe):
                 raise Refused(f"--{name} {value!r}: needs --annotations; add it, or leave it out")
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
-        """Return what to say of the labels, if there are to be any."""
+        """Return advice on the labels, if pieces will get any."""
         return super().advise_before_work(input_files) if self.annotations else ""
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:
-        """Return also the keys of labels."""
+        """Add the keys of labels."""
         return super().metadata_keys(columns) | {*(LABEL_KEYS if self.annotations else ())}
 
     def labelled_spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
-        """Yield where to cut, with the labels and the text of each piece."""
+        """Yield the pieces to cut, with the labels and the text of each."""
         if not self.annotations:
             yield from self.spans(source, input_file)
             return
@@ -393,13 +393,13 @@ class LabelledRecipe(SoundRecipe):
             if spoken:
                 shares = texts.of(*edges)
             columns |= spoken_columns(shares, annotations)
-            # what the list says of the whole recording stays
+            # columns of the list, about the whole recording, stay as they are
             about = {name: value for name, value in columns.items() if name not in input_file.columns}
             yield replace(span, labels=about)
 
 
 def label_columns(shares: Sequence[Share]) -> dict[str, Scalar]:
-    """Return a piece's labels and when they start and end in it, each as one text."""
+    """Return a piece's labels, and their starts and ends within it, each joined into one text."""
     return {
         "labels": join_labels(share.label for share in shares),
         "label_starts": "|".join(str(float(share.start)) for share in shares),
@@ -408,7 +408,7 @@ def label_columns(shares: Sequence[Share]) -> dict[str, Scalar]:
 
 
 def spoken_columns(shares: Sequence[Share], annotations: Sequence[Annotation]) -> dict[str, Scalar]:
-    """Return what is spoken in a piece and by whom, if the annotations of its recording tell."""
+    """Return the text and the speakers of a piece, if the annotations of its recording have any."""
     columns: dict[str, Scalar] = {}
     if any(one.text is not None for one in annotations):
         columns["text"] = " ".join(filter(None, (share.text for share in shares)))
@@ -419,7 +419,7 @@ def spoken_columns(shares: Sequence[Share], annotations: Sequence[Annotation]) -
 
 
 def _home(input_file: InputFile) -> str:
-    """Return the folder that the recording's path in the list starts from; its own if that is absolute."""
+    """Return the folder that a recording's path in the list starts from; its own if the path is absolute."""
     path = input_file.local_path
     below = path.removesuffix(f"/{input_file.input}")
     return below if below != path else os.path.dirname(path)

@@ -69,16 +69,16 @@ class Spectrogram(Chunk):
         self.kinds = ("npy", "png") if format == "both" else (format,)
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:
-        """Return also what is said of the picture."""
+        """Add the keys about the picture."""
         return super().metadata_keys(columns) | {*_KEYS}
 
     def expect(self, input_file: InputFile) -> Expected | None:
-        """Return how many files will come of an input; only making a picture tells its size."""
+        """Return the expected number of files, without sizes, which are unknown until the files are made."""
         found = self.expected(input_file)
         return found and found._replace(outputs=found.outputs * len(self.kinds), bytes=None)
 
     def contents(self, source: SoundSource, start: int, stop: int, silence: int) -> list[list[PieceFile]]:
-        """Return the spectrograms of a window: of each channel that is a file."""
+        """Return the spectrograms of a window: one for each channel that gets its own files."""
         channels = source.recorded.channels if self.target.channels == "split" else 1
         return [self._made(source, start, stop, silence, channel) for channel in range(channels)]
 
@@ -96,7 +96,7 @@ class Spectrogram(Chunk):
         for kind in self.kinds:
             content = encoded(values)[1] if kind == "npy" else _picture(values, **scale)
             files.append((kind, content, about))
-            # the sound of a window counts once
+            # count the sound of a window only once, however many files it has
             about = about | {"frames": None}
         return files
 
@@ -108,6 +108,6 @@ def _samples(source: SoundSource, start: int, stop: int, silence: int, channel: 
 
 
 def _picture(values: np.ndarray, db_low: float, db_high: float) -> bytes:
-    """Return a grey PNG: black is the lowest value, white the highest; high frequencies at the top."""
+    """Return a gray PNG: black is the lowest value, white the highest; high frequencies at the top."""
     grey = np.rint((values[::-1] - db_low) * (WHITE / (db_high - db_low))).clip(0, WHITE).astype(np.uint8)
     return png_of(grey[..., np.newaxis], f"from {db_low:g} dB (black) to {db_high:g} dB (white)")

@@ -15,7 +15,7 @@ from splitter.records import InputFile
 if TYPE_CHECKING:
     from splitter.audio.speech_model import SpeechModel
 
-# what the model listens to
+# the sample rate of the model
 RATE = 16_000
 
 
@@ -70,7 +70,7 @@ class Speech(LabelledRecipe):
             yield Span(Fraction(start, RATE), min(Fraction(stop, RATE), end))
 
     def _speech(self, probabilities: list[float], samples: int) -> list[tuple[int, int]]:
-        """Return where there is speech, in samples: merge, leave out what is too short, then pad."""
+        """Return the pieces with speech, in samples: merged, then without those too short, then padded."""
         import silero_vad.utils_vad as silero
 
         if not probabilities:
@@ -94,7 +94,7 @@ class Speech(LabelledRecipe):
 
 
 def merged(pieces: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """Merge neighbours, as long as the result has at most so many samples."""
+    """Merge neighbors, as long as the result has at most `most` samples."""
     result: list[tuple[int, int]] = []
     for start, stop in pieces:
         if result and stop - result[-1][0] <= most:
@@ -105,7 +105,7 @@ def merged(pieces: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
 
 
 def padded(pieces: list[tuple[int, int]], pad: float, samples: int) -> list[tuple[int, int]]:
-    """Widen pieces at both ends; two that are nearer than two pads share the pause between them."""
+    """Widen pieces at both ends; two with less than two pads between them share that pause."""
     pauses = [after[0] - before[1] for before, after in pairwise(pieces)]
     shares = [pad, *(pad if pause >= 2 * pad else pause // 2 for pause in pauses), pad]
     return [

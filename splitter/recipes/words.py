@@ -27,7 +27,7 @@ def split_word(word: str, num_chars: int = 2, overlap: int = 1) -> list[str]:
 
 
 def check_windows(num_chars: int, overlap: int) -> None:
-    """Refuse windows that would not move on."""
+    """Refuse an overlap that is negative, or as long as the parts."""
     if not 0 <= overlap < num_chars:
         raise Refused(f"overlap {overlap}: must be at least 0 and less than num-chars, which is {num_chars}")
 
