@@ -1,7 +1,7 @@
-"""The highest frequency of a piece with energy, in Hz: it shows what was sampled up.
+"""The highest frequency with energy in a piece, in Hz, which reveals upsampled sound.
 
-That is the highest bin of the mean power spectrum that is less than 70 dB below the loudest. Frames of 50
-to 100 ms, with a Hann window, follow each other; the lowest bins, where an offset stands, do not count.
+It is the highest bin of the mean power spectrum that is less than 70 dB below the loudest. The spectra are
+of consecutive frames of 50 to 100 ms, with a Hann window; the lowest bins do not count: a DC offset is there.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from splitter.records import Scalar
 
 FRAMES_IN_SECOND = 20
 BELOW_LOUDEST = 1e-7
-# of an offset: what the transform leaves in other bins
+# the share of a DC offset that rounding errors of the transform leave in other bins
 ROUNDING = 1e-11
-# where the window brings an offset
+# the bins over which the window spreads a DC offset
 LOWEST_BINS = 2
 AT_ONCE = 64
 
 
 @measure("bandwidth")
 def bandwidth(sound: Sound) -> Iterator[Scalar]:
-    """Yield the frequency; nothing of silence."""
+    """Yield the frequency; None for silence."""
     size = min(sound.frames, 1 << round(sound.rate / FRAMES_IN_SECOND).bit_length())
     window = np.hanning(size + 1)[:-1].astype(np.float32)[:, np.newaxis]
     power: np.ndarray = np.zeros(size // 2 + 1)

@@ -1,4 +1,4 @@
-"""A piece that is measured, and what makes a function a measure.
+"""The sound to measure, and the decorator that turns a function into a measure.
 
 A measure is a function of a `Sound` that yields its values, one for each of its columns:
 
@@ -18,22 +18,22 @@ from splitter.audio.formats.base import SoundFormat
 from splitter.audio.resampling import SoxrResampler
 from splitter.records import Scalar
 
-# what models of speech listen at
+# the sample rate of speech models
 SPEECH_RATE = 16_000
-# of what floats can hold: its square, summed up, is still one
+# larger samples are clipped to this, so that sums of their squares are still finite
 LOUDEST = 1e9
 
 
 @dataclass(frozen=True)
 class Sound:
-    """The sound of a piece, to be measured; a long one is read once for each measure, and never all at once.
+    """The sound of a piece to measure; a long one is read again for each measure, and never all at once.
 
     Attributes:
-        read: Gives the samples, block after block, channels in columns.
-        frames: How many there are, more than 0.
-        channels: How many samples each of them has.
-        rate: Frames in a second.
-        device: The device of torch for models.
+        read: Yields the samples block by block, with channels in columns.
+        frames: The number of frames, at least 1.
+        channels: The number of channels.
+        rate: Frames per second.
+        device: The torch device for models.
     """
 
     read: Callable[[], Iterable[np.ndarray]]
@@ -43,7 +43,7 @@ class Sound:
     device: str = "cpu"
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """Yield the samples as 32-bit numbers, full scale from -1 to 1; NaN as 0."""
+        """Yield the samples as 32-bit floats, full scale from -1 to 1; NaN and infinity as 0."""
         yield from self._short or self._read()
 
     def speech_blocks(self) -> Iterator[np.ndarray]:
@@ -52,7 +52,7 @@ class Sound:
 
     @property
     def speech_frames(self) -> int:
-        """How many frames there are at 16 kHz."""
+        """The number of frames at 16 kHz."""
         return round(self.frames * SPEECH_RATE / self.rate)
 
     @cached_property
@@ -90,9 +90,9 @@ class Measure:
 
     Attributes:
         function: Yields its values.
-        columns: The columns of the manifest that they stand in.
-        needs: The packages that an extra of the measure's name installs.
-        prepare: Loads what the function needs, once in each worker, for a device of torch.
+        columns: The columns of the manifest for these values.
+        needs: The packages that the function needs; the extra with the measure's name installs them.
+        prepare: Loads what the function needs, once in each worker, for a torch device.
     """
 
     function: Function
@@ -108,17 +108,17 @@ class Measure:
 def measure(
     *columns: str, needs: tuple[str, ...] = (), prepare: Callable[[str], object] | None = None
 ) -> Callable[[Function], Measure]:
-    """Make a measure of a function."""
+    """Return a decorator that turns a function into a measure."""
     return lambda function: Measure(function, columns, needs, prepare)
 
 
 def decibels(power: float, digits: int = 2) -> float:
-    """Return a power in decibels of full scale, as the manifest has it: at least -100."""
+    """Return a power in decibels relative to full scale, at least -100 and rounded for the manifest."""
     return round(float(10 * np.log10(max(power, 1e-10))), digits)
 
 
 def framed(blocks: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
-    """Yield whole frames of so many samples, many at once: (frames, samples, channels). The rest is lost."""
+    """Yield whole frames of `size` samples, many at once: (frames, samples, channels). Drop the rest."""
     rest = None
     for block in blocks:
         rest = block if rest is None or not len(rest) else np.concatenate((rest, block))

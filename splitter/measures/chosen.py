@@ -9,7 +9,7 @@ from splitter.registry import MEASURES
 
 
 def chosen_measures(names: str | None) -> tuple[Measure, ...]:
-    """Return the measures of a text such as 'levels,snr'; refuse what is unknown, or not installed."""
+    """Return the measures in a text such as 'levels,snr'; refuse any that is unknown or not installed."""
     listed = [name.strip() for name in (names or "").split(",")] if names is not None else []
     twice = next((name for name in listed if listed.count(name) > 1), None)
     if twice is not None:

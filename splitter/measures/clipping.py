@@ -1,7 +1,7 @@
 """How much of a piece is clipped.
 
 A sample is clipped if it is beyond full scale, as decoded MP3 may be, or in a run of at least three equal
-samples of one channel at 98 % of full scale or more, where also 8 bits and A-law end.
+samples of one channel at 98 % of full scale or more: 8-bit and A-law sound ends just below full scale.
 """
 
 import itertools

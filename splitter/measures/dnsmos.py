@@ -1,7 +1,7 @@
 """How good speech sounds, from 1 to 5, as listeners would rate it: DNSMOS (P.835 and P.808).
 
-The models come with the package speechmos. They hear 9.01 seconds at a time, a second apart; what is shorter
-is repeated until it is long enough, as the package does.
+The models come with the package speechmos. They rate stretches of 9.01 seconds that start a second apart; a
+shorter piece is repeated until it is long enough, as the package does.
 """
 
 import functools
@@ -18,7 +18,7 @@ from splitter.records import Scalar
 SECONDS = 9.01
 HEARD = int(SECONDS * SPEECH_RATE)
 WINDOW, HOP, BANDS = 321, 160, 120
-# from what the model says to what listeners do
+# polynomials from the values of the model to the ratings of listeners
 _FITS = (
     (-0.06766283, 1.11546468, 0.04602535),
     (-0.08397278, 1.22083953, 0.0052439),
@@ -30,11 +30,11 @@ Model = Callable[[np.ndarray], np.ndarray]
 
 @functools.lru_cache(maxsize=1)
 def _models() -> tuple[Model, Model]:
-    """Return the model of the three ratings, and that of the overall one of P.808."""
+    """Return the model of the three ratings of P.835, and that of the overall rating of P.808."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    # each worker has a processor
+    # each worker uses one CPU
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     spec = find_spec("speechmos")
     assert spec and spec.origin  # noqa: S101, PT018 - `needs` was asked for
@@ -53,7 +53,7 @@ def _models() -> tuple[Model, Model]:
     prepare=lambda _: _models(),
 )
 def dnsmos(sound: Sound) -> Iterator[Scalar]:
-    """Yield ratings of the whole, of the speech, of the background, and of the whole by P.808."""
+    """Yield the ratings of the whole, of the speech, of the background, and of the whole by P.808."""
     rate, rate_p808 = _models()
     found = []
     for heard in _stretches(sound):
@@ -67,7 +67,7 @@ def dnsmos(sound: Sound) -> Iterator[Scalar]:
 
 
 def _stretches(sound: Sound) -> Iterator[np.ndarray]:
-    """Yield what the models hear, one stretch after the other."""
+    """Yield the stretches that the models rate."""
     frames = sound.speech_frames
     blocks = (block[:, 0].clip(-1, 1) for block in sound.speech_blocks())
     if 0 < frames < HEARD:
@@ -101,7 +101,7 @@ def _mel_filters() -> tuple[np.ndarray, np.ndarray]:
     import librosa
 
     with warnings.catch_warnings():
-        # some of so many bands are empty
+        # a warning that some bands are empty: there are too many for this window
         warnings.simplefilter("ignore")
         bands = librosa.filters.mel(sr=SPEECH_RATE, n_fft=WINDOW, n_mels=BANDS)
     return np.hanning(WINDOW + 1)[:-1].astype(np.float32), bands.T

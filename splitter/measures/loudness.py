@@ -1,6 +1,6 @@
-"""Integrated loudness of a piece in LUFS, as ITU-R BS.1770-4 has it.
+"""Integrated loudness of a piece in LUFS, as ITU-R BS.1770-4 defines it.
 
-The filters are those of libebur128, but at any rate with the gain that the standard gives them at 48 kHz.
+The filters are those of libebur128, but at every sample rate with the gain that the standard has at 48 kHz.
 """
 
 import math
@@ -12,25 +12,25 @@ from splitter.measures.base import Sound, measure
 from splitter.records import Scalar
 
 LEAST_RATE = 4000
-# parts of a second that blocks of four overlap by
+# steps in a second; a block of four steps begins at each of them
 STEPS = 10
 ABSOLUTE_GATE, RELATIVE_GATE, OFFSET = -70.0, -10.0, -0.691
-# left, right, centre, then surround; with six channels the fourth is for low frequencies
+# channels are left, right, center, then surround; with six, the fourth is for low frequencies
 SURROUND = 1.41
-# of the high pass: its coefficients in the standard are 1, -2, 1
+# of the high pass, so that its coefficients at 48 kHz are those of the standard: 1, -2, 1
 GAIN = 1.0049948987
 _WEIGHTS = {5: (1, 1, 1, SURROUND, SURROUND), 6: (1, 1, 1, 0, SURROUND, SURROUND)}
 
 
 @measure("loudness")
 def loudness(sound: Sound) -> Iterator[Scalar]:
-    """Yield the loudness; nothing of less than 400 ms, of what is too soft to count, or below 4 kHz."""
+    """Yield the loudness; None for less than 400 ms, sound too soft to count, or a rate below 4 kHz."""
     found = integrated(sound)
     yield None if found is None else round(found, 2)
 
 
 def integrated(sound: Sound) -> float | None:
-    """Return the loudness, if there is any."""
+    """Return the loudness, or None if it is undefined."""
     if sound.rate < LEAST_RATE:
         return None
     steps = _energies(sound) @ np.array(_WEIGHTS.get(sound.channels, (1,) * sound.channels))

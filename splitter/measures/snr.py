@@ -2,8 +2,8 @@
 
     SNR = 10 log10((P - N) / N)
 
-P is the mean power of all frames of 20 ms. N, the noise, is the mean power of the quietest tenth of them: of
-sound with pauses, such as speech. What has none seems noisier than it is.
+P is the mean power of all frames of 20 ms. N, the noise, is the mean power of the quietest tenth of them.
+This suits sound with pauses, such as speech; sound without pauses seems noisier than it is.
 """
 
 import math
@@ -21,7 +21,7 @@ LEAST, MOST = -20.0, 100.0
 
 @measure("snr")
 def snr(sound: Sound) -> Iterator[Scalar]:
-    """Yield the ratio, from -20 to 100; nothing of silence, or of less than ten frames."""
+    """Yield the ratio, from -20 to 100; None for silence, or for fewer than ten frames."""
     size = max(1, round(sound.rate / FRAMES_IN_SECOND))
     parts = [
         np.einsum("fsc,fsc->f", frames, frames, dtype=np.float64) for frames in framed(sound.blocks(), size)
@@ -32,7 +32,7 @@ def snr(sound: Sound) -> Iterator[Scalar]:
     if not mean:
         yield None
         return
-    # one sum for both, so that what is constant is no sound above its noise
+    # both are means of the same powers, so that constant sound is not above its noise
     noise = max(float(powers[:quietest].mean()), mean * 10 ** (-MOST / 10))
     ratio = (mean - noise) / noise
     yield round(min(MOST, max(LEAST, 10 * math.log10(ratio))), 1) if ratio > 0 else LEAST

@@ -1,4 +1,4 @@
-"""True peak of a piece in dBTP: its largest value, between samples too, as in annex 2 of ITU-R BS.1770-4."""
+"""True peak of a piece in dBTP: its largest value, also between samples, as in annex 2 of ITU-R BS.1770-4."""
 
 import functools
 import itertools
@@ -9,7 +9,7 @@ import numpy as np
 from splitter.measures.base import Sound, decibels, measure
 from splitter.records import Scalar
 
-# the samples become so many times as many, each from so many of the neighbours on either side
+# the factor of oversampling, and the number of neighbors on either side that a value is made from
 FACTOR, REACH = 4, 24
 # shape of the Kaiser window
 BETA = 8.0
@@ -18,7 +18,7 @@ AT_ONCE = 512
 
 @measure("true_peak")
 def true_peak(sound: Sound) -> Iterator[Scalar]:
-    """Yield the largest value of all channels, between samples too."""
+    """Yield the largest value of all channels, also between samples."""
     yield decibels(largest_between(sound) ** 2)
 
 
@@ -27,7 +27,7 @@ def largest_between(sound: Sound, least: float = 0.0) -> float:
     from scipy.signal import upfirdn
 
     kernel = _kernel()
-    # how much larger than the samples around it a value between them can be
+    # how many times as large as the samples around it a value between them can be
     most = max(float(np.abs(kernel[phase::FACTOR]).sum()) for phase in range(FACTOR))
     around = np.zeros((2 * REACH, sound.channels), np.float32)
     found, rest = least, around
@@ -37,7 +37,7 @@ def largest_between(sound: Sound, least: float = 0.0) -> float:
             part = samples[at : at + AT_ONCE + 2 * REACH]
             if max(float(part.max()), -float(part.min())) * most > found:
                 values = upfirdn(kernel, part, FACTOR, axis=0)
-                # those that have all their neighbours
+                # only the values that have all their neighbors
                 values = values[2 * REACH * FACTOR : len(part) * FACTOR]
                 found = max(found, float(np.abs(values).max()))
         rest = samples[-2 * REACH :]
@@ -46,6 +46,6 @@ def largest_between(sound: Sound, least: float = 0.0) -> float:
 
 @functools.cache
 def _kernel() -> np.ndarray:
-    """Return a sinc, with a window: at each sample it is that sample alone."""
+    """Return a windowed sinc, which leaves the samples themselves unchanged."""
     at = np.arange(-REACH * FACTOR, REACH * FACTOR + 1)
     return (np.sinc(at / FACTOR) * np.kaiser(len(at), BETA)).astype(np.float32)
