@@ -1,10 +1,10 @@
-"""`splitter verify`: whether everything that runs left in an output folder is present and unchanged.
+"""`splitter verify`: check that everything that runs left in an output folder is present and unchanged.
 
     commit records ── manifest.csv, errors.csv     must be what would be written from them
                    ├─ output files                 must be there and whole, and nothing else
                    └─ the stored dataset list      each of its inputs must be accounted for
 
-The commit records are the truth. Nothing is written, no lock is taken, and nobody is kept waiting.
+The commit records are the truth. Nothing is written, and no lock is taken, so no run has to wait.
 """
 
 import io
@@ -62,18 +62,18 @@ class Verification:
     ) -> None:
         """Use as many processes as there are CPUs, or `workers`; call `tell` with each finding.
 
-        Pass the journal if it is loaded already.
+        Pass the journal if it is already loaded.
         """
         self.storage, self.workers, self._tell = storage, workers, tell
         self.verdict = Verdict(storage.root)
         self.journal = journal or Journal(storage)
         # the files of `.splitter` that are damaged
         self._damaged: set[str] = set()
-        # the hashes of the names that may be there
+        # hashes of the names that may be in the folder
         self._names: list[np.ndarray] = []
 
     def run(self, deep: Callable[[], "Deeper"] | None = None) -> Verdict:
-        """Check everything; what `deep` returned at the start then checks the inputs that are done."""
+        """Check everything; `deep` is called first, and what it returns then checks the finished inputs."""
         began = time.monotonic()
         if not self.storage.is_output():
             raise Refused(f"{self.storage.root}: is not a splitter output folder; use the --output of a run")
@@ -81,7 +81,7 @@ class Verification:
         if at_work:
             raise Refused(f"{self.storage.root}: is in use by {at_work}; verify it when that run has ended")
         deeper = None
-        # a damaged file of `.splitter` is a finding, made below
+        # a damaged file of `.splitter` becomes a finding in _look()
         with suppress(StorageError):
             deeper = deep() if deep else None
         try:
@@ -98,7 +98,7 @@ class Verification:
         return self.verdict
 
     def damaged_files(self, input_status: InputStatus) -> set[str]:
-        """Return the outputs and shards, of inputs that are done, that are not what was written."""
+        """Return the outputs and shards of finished inputs that are missing or damaged."""
         self._outputs(input_status.entries_with(DONE), np.empty(0, "i8"))
         return {finding.file for finding in self.verdict.findings if finding.is_damage}
 
@@ -137,10 +137,10 @@ class Verification:
             self.find("table", ERRORS, "is there, though no input has failed")
         self._schema(tables.schema())
         self._gone(input_status.gone_with_outputs)
-        # what has no rows in the manifest, and comes back when its input does
+        # entries without rows in the manifest, whose outputs are used again if their input comes back
         others = np.concatenate((input_status.gone, input_status.entries_with(STALE)))
         self._outputs(input_status.entries_with(DONE), others[journal.entries["status"][others] == DONE])
-        # which no row has
+        # the files of an interrupted batch, which no row names
         self._names.append(name_hashes(map(file_with, half_done or [])))
         self._extra(half_done or [])
         if deeper:
@@ -154,7 +154,7 @@ class Verification:
         )
 
     def _gone(self, entries: np.ndarray) -> None:
-        """Count inputs that are no longer in the list; a shard must not hold samples of any."""
+        """Count inputs that are no longer in the list, and find the shards that still hold their samples."""
         self.verdict.gone = len(entries)
         shards = {shard_of(name)[0] for name in self.journal.outputs(entries)} - {""}
         for shard in sorted(shards):
@@ -184,7 +184,7 @@ class Verification:
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
-        """Find that a table does not exist, or cannot be read."""
+        """Add a finding if a table does not exist or cannot be read."""
         try:
             yield
         except FileNotFoundError:
@@ -193,7 +193,7 @@ class Verification:
             self.find("table", name, f"cannot be read: {reason_of(error)}")
 
     def _differences(self, name: str, pieces: Callable[[], Iterator[bytes]], file: io.RawIOBase) -> None:
-        """Find the rows of a table that are not what is committed, by their lines."""
+        """Add a finding for each row of a table that differs from what is committed, comparing lines."""
         committed, there = hashes_of_lines(pieces()), hashes_of_lines(blocks_of(file))
         lost = pick_lines(pieces(), numbers_only_in(committed, there))
         file.seek(0)
@@ -220,7 +220,7 @@ class Verification:
     # -- the output files ----------------------------------------------------------------------------------
 
     def _outputs(self, done: np.ndarray, others: np.ndarray) -> None:
-        """Read every output file that committed rows name, in many processes, and then every shard."""
+        """Read every output file that committed rows name, in several processes, then every shard."""
         checks = OutputChecks(
             self.storage,
             self.journal,
@@ -228,7 +228,7 @@ class Verification:
             len(done),
             self.storage.exists(DROPPED.name),
         )
-        # for each shard, which of the entries are in it
+        # for each shard, the positions of the entries that are in it
         shards: dict[str, list[int]] = {}
         self._gather(in_processes(checks.check_block, checks.blocks(), self.workers), shards)
         if shards:
@@ -247,7 +247,7 @@ class Verification:
                     shards.setdefault(shard, []).extend(positions)
 
     def _check_shards(self, checks: OutputChecks, shards: dict[str, list[int]]) -> None:
-        """Read every shard that rows point into, with all that it holds."""
+        """Read every shard that rows point into, and all outputs in it."""
         stated = (self.journal.stated_shard(name, checks.entries[at]) for name, at in shards.items())
         self.verdict.unstated = sum(one is None for one in stated)
         are_tables = any(name.endswith(".parquet") for name in shards)
@@ -258,11 +258,11 @@ class Verification:
         try:
             self._gather(self.storage.of_each_shard(check, sorted(shards), self.workers), shards)
         finally:
-            # what processes that help have left, ended in the middle
+            # remove the temporary files of processes that were ended before they could
             sweep()
 
     def _extra(self, half_done: Sequence[str]) -> None:
-        """Find files that nothing accounts for."""
+        """Add a finding for each file that nothing accounts for."""
         allowed = np.sort(np.concatenate(self._names))
         own = {MANIFEST, ERRORS, REPORT, *self._other_tables()}
         lost = (finding.file for finding in self.verdict.findings if finding.kind == "missing")
@@ -279,12 +279,12 @@ class Verification:
                     self.find("extra", name, "is not listed in the manifest")
 
 
-# checks inputs of the stored list, by their numbers
+# checks inputs of the stored list, given their numbers
 Deeper = Callable[[Verification, np.ndarray], None]
 
 
 def damaged_entries(storage: Storage, journal: Journal, keys: np.ndarray) -> np.ndarray:
-    """Return the entries, of inputs with these keys, that are done and have a damaged output or shard."""
+    """Return the entries, for inputs with these keys, that are done but have a damaged output or shard."""
     input_status = InputStatus.of(storage, journal, keys)
     files = Verification(storage, journal=journal).damaged_files(input_status)
     done = input_status.entries_with(DONE)

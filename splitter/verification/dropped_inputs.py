@@ -1,4 +1,4 @@
-"""Inputs that an earlier stage of a pipeline has dropped after use: gone by its rule, and not lost."""
+"""Inputs that an earlier stage of a pipeline dropped after use, as it was told to: they are not lost."""
 
 import os
 from functools import cached_property
@@ -17,14 +17,14 @@ from splitter.storage.opening import storage_of
 
 
 class DroppedInputs:
-    """The inputs of a list, as far as an earlier stage keeps its files only until they are used."""
+    """The inputs of a list that an earlier stage dropped, because it keeps files only until they are used."""
 
     def __init__(self, listed: ListDescription) -> None:
-        """Take how the list names inputs; no other list than that of a stage has any."""
+        """Take the description of the list; only the list of a stage can have dropped inputs."""
         self._listed = listed
 
     def __contains__(self, name: str) -> bool:
-        """Return whether a file is gone by rule; what a stage has failed on would have stayed for it."""
+        """Return whether a file was dropped after use; files that a stage failed on stay for its next run."""
         source = self._source
         if source is None or source.exists(name):
             return False
@@ -32,7 +32,7 @@ class DroppedInputs:
 
     @cached_property
     def _source(self) -> Storage | None:
-        """The stage that has made the files, if it drops any."""
+        """The output folder of the stage that made the files, if it drops any."""
         if not self._listed.size_column:
             return None
         source = storage_of(self._listed.root)
@@ -40,7 +40,7 @@ class DroppedInputs:
 
     @cached_property
     def _failed(self) -> list[tuple[Layout, set[int]]]:
-        """The keys that each stage which reads these files has failed on."""
+        """For each stage that reads these files, its layout and the keys that it failed on."""
         found = []
         pipeline = storage_of(os.path.dirname(self._listed.root))
         for name in PIPELINE.load(pipeline, _stage_names) or []:

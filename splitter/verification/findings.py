@@ -1,4 +1,4 @@
-"""What `splitter verify` has found, and how it is printed: readable, however much it is."""
+"""What `splitter verify` found, and how it is printed: readable, however much there is."""
 
 import json
 from collections import Counter
@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, field
 from splitter.ledger.run_files import RUN_AGAIN, SAME_RUN
 from splitter.text.show import one_line, show_bytes, show_count, show_names, show_seconds
 
-# of a kind, before the rest is counted
+# findings of a kind that are printed, before the rest is only counted
 TOLD_EACH = 20
 NAMES_SHOWN = 3
 OF_NO_ROW = (
     "its input has changed or is no longer in the list; the next run replaces it, or --prune removes it"
 )
 REPAIR = f"run {SAME_RUN} with --repair to redo what is damaged or missing"
-# what can be said of an input that is left, and of many
+# messages about one input that is not done, then about many
 LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed and is not redone yet; {RUN_AGAIN}"
 SAMPLES_WITHOUT_ROWS = (
     f"holds samples of inputs that are no longer in the list; {SAME_RUN} with --prune removes them"
@@ -35,7 +35,7 @@ class Finding:
             file, `left` about one that has no row, `shard` about one that holds many, `row` and `table` about
             manifest.csv or errors.csv, `batch` and `record` about what is in .splitter, `input` and `source`
             about an input of the list.
-        file: The file it is about, relative to the output folder, or the input as it is listed.
+        file: The file that it is about, relative to the output folder, or the input as listed.
         message: What is wrong with it.
     """
 
@@ -45,33 +45,33 @@ class Finding:
 
     @property
     def of_input(self) -> bool:
-        """Whether it is about an input, and not a file of the output folder."""
+        """Whether it is about an input, not about a file in the output folder."""
         return self.kind in ("input", "source")
 
     @property
     def is_damage(self) -> bool:
-        """Whether an output file is lost or damaged, so that its input must be done again."""
+        """Whether an output file is lost or damaged, so that its input must be redone."""
         return self.kind in ("missing", "size", "checksum", "unreadable", "shard")
 
 
 @dataclass
 class Verdict:
-    """What a verification came to.
+    """The result of a verification.
 
     Attributes:
         output: The output folder.
-        inputs: How many the dataset list has.
+        inputs: How many inputs the dataset list has.
         done: How many of them have their rows in the manifest.
-        skipped: How many the recipe left out, with a row that says why.
-        failed: How many stand in errors.csv.
+        skipped: How many of them the recipe skipped, with a row that says why.
+        failed: How many of them are in errors.csv.
         outputs: How many output files were read.
-        bytes: How many bytes that was.
-        made_again: How many inputs were processed once more, and what came out compared.
-        gone: How many inputs have outputs and are no longer in the list.
+        bytes: How many bytes these have.
+        made_again: How many inputs were processed again, to compare the outputs.
+        gone: How many inputs have outputs, but are no longer in the list.
         dropped: How many output files a pipeline kept only until they were used.
-        inputs_dropped: How many inputs could not be processed once more, as an earlier stage of a pipeline
+        inputs_dropped: How many inputs could not be processed again, because an earlier stage of a pipeline
             kept them only until they were used.
-        unstated: How many shards an earlier version made, whose commit records state no checksum of them.
+        unstated: How many shards an earlier version made, which have no checksum in the commit records.
         seconds: How long it took.
         findings: What is wrong.
     """
@@ -98,7 +98,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 if all is well, else 1."""
+        """0 if nothing was found, else 1."""
         return int(not self.ok)
 
     def to_json(self) -> str:
@@ -131,9 +131,9 @@ class Verdict:
 
 
 class Telling:
-    """A printer of findings, a line for each; of thousands of a kind the first few, and a count of the rest.
+    """A printer of findings, a line for each; it prints the first few of a kind, and counts the rest.
 
-    Inputs that are not done are no damage: one line says how many there are, and how to continue.
+    Inputs that are not done are not damage: one line says how many there are, and how to continue.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Telling:
         everything: bool = False,
         command: str = SAME_RUN,
     ) -> None:
-        """Print with `say`; with `everything`, each finding. `command` is what continues the run."""
+        """Print with `say`; with `everything`, print every finding. `command` continues the run."""
         self._output, self._say, self._everything = output.rstrip("/"), say, everything
         self._command = command
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -155,7 +155,7 @@ class Telling:
         if finding.kind == "input" and not self._everything:
             self._left.setdefault(finding.message, []).append(finding.file)
             return
-        # each table is named, whatever is wrong with another
+        # rows are counted for each table, so that every table is named
         kind = finding.kind, finding.file if finding.kind == "row" else ""
         self._counts[kind] += 1
         if self._everything or self._counts[kind] <= TOLD_EACH:
@@ -166,7 +166,7 @@ class Telling:
         self._say(one_line(text.replace(SAME_RUN, self._command)))
 
     def end(self, verdict: Verdict) -> None:
-        """Print what was only counted, and what the verification came to."""
+        """Print the findings that were only counted, then the result."""
         for (kind, file), count in self._counts.items():
             if not self._everything and count > TOLD_EACH:
                 more = f"{show_count(count - TOLD_EACH, 'more finding')} of kind {kind!r}"

@@ -1,4 +1,4 @@
-"""Output files and shards compared with their rows, in one process of many."""
+"""Compare output files and shards with their rows, in one of several processes."""
 
 import io
 import threading
@@ -27,21 +27,21 @@ from splitter.text.show import show_count
 from splitter.verification.findings import OF_NO_ROW, Finding
 from splitter.verification.shards import check_shard
 
-# opening a file takes as long as reading so many bytes
+# opening a file takes as long as reading this many bytes
 FILE_BYTES = 1 << 15
 
 
 @dataclass
 class CheckResult:
-    """What one process has found out about some outputs.
+    """What one process found out about some outputs.
 
     Attributes:
         names: The hashes of the names of the files.
-        outputs: How many were read.
-        bytes: How many bytes that was.
+        outputs: How many outputs were read.
+        bytes: How many bytes these have.
         findings: What is wrong.
-        shards: For each shard, which of the entries are in it.
-        dropped: How many were only kept until they were used.
+        shards: For each shard, the positions of the entries that are in it.
+        dropped: How many outputs were kept only until they were used.
     """
 
     names: np.ndarray = field(default_factory=lambda: np.empty(0, "u8"))
@@ -52,7 +52,7 @@ class CheckResult:
     dropped: int = 0
 
 
-# what was found out: how many outputs were looked at, their bytes if they can be read, and what is wrong
+# how many outputs were checked, their bytes if they can be read, and what is wrong
 _Checked = tuple[int, int | None, Finding | None]
 
 
@@ -64,8 +64,8 @@ class OutputChecks:
         storage: The output folder.
         journal: Its commit records.
         entries: The entries: first those that are done, then those that have no rows in the manifest.
-        done: How many are done.
-        may_be_dropped: Whether files are only kept until they are used.
+        done: How many of them are done.
+        may_be_dropped: Whether files are kept only until they are used.
     """
 
     storage: Storage
@@ -75,7 +75,7 @@ class OutputChecks:
     may_be_dropped: bool
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Return the entries in parts that take about the same time each."""
+        """Return ranges of the entries, each of which takes about the same time to check."""
         entries = self.journal.entries[self.entries]
         work = entries["bytes"].astype("i8") + entries["outputs"].astype("i8") * FILE_BYTES
         cuts = np.flatnonzero(np.diff(np.cumsum(work) // self.storage.look_at_once)) + 1
@@ -123,9 +123,9 @@ class OutputChecks:
     def _checks(
         self, block: tuple[int, int], names: list[str], shards: dict[str, list[int]]
     ) -> Iterator[Callable[[], _Checked]]:
-        """Yield a check of each loose file of some entries, and each recording of virtual pieces.
+        """Yield a check of each loose file of some entries, and of each recording with virtual pieces.
 
-        Note the names of all files, and who is in which shard.
+        Add the names of all files to `names`, and the entries in each shard to `shards`.
         """
         for index, (head, rows) in enumerate(
             self.journal.rows_of_each(self.entries[slice(*block)]), block[0]
@@ -137,7 +137,7 @@ class OutputChecks:
                 if virtual:
                     piece = piece_address(virtual[0], self._listed.column)
                     yield partial(self._check_recording, index, piece, len(virtual))
-                    # an input has virtual pieces only
+                    # an input with virtual pieces has no other outputs
                     continue
             for row in rows:
                 if len(row) <= at or not row[at]:
@@ -177,7 +177,7 @@ class OutputChecks:
     def _fault(
         self, row: Row, at: int, sound: tuple[tuple[str, int], ...]
     ) -> tuple[int | None, tuple[str, str] | None]:
-        """Return the bytes of a file, if it can be read, and what is wrong with it."""
+        """Return the size of a file, if it can be read, and what is wrong with it."""
         name, size, checksum = row[at], row[at + SIZE_AT], row[at + CHECKSUM_AT]
         if not size.isdecimal():
             return None, ("record", "is not what a run could have committed: its commit record is damaged")
@@ -211,7 +211,7 @@ def _read(file: io.RawIOBase) -> tuple[memoryview, int, str]:
 
 
 class _Buffer(threading.local):
-    """Memory of each thread: for the first bytes of a file, and after them for any others."""
+    """Memory of each thread: first for the beginning of a file, then for each later part in turn."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(2 * READ_AT_ONCE))
@@ -221,10 +221,10 @@ _buffer = _Buffer()
 
 
 def reason_of(error: OSError) -> str:
-    """Return the words of the system for an error."""
+    """Return the system's own message for an error."""
     return error.strerror or str(error)
 
 
 def name_hashes(names: Iterable[str]) -> np.ndarray:
-    """Return a number for each name."""
+    """Return the hash of each name."""
     return np.fromiter(map(key_hash, names), "u8")

@@ -1,4 +1,4 @@
-"""The files of `.splitter`, checked: are they whole?"""
+"""Check that the files of `.splitter` are whole."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ def own_faults(storage: Storage, journal: Journal) -> Iterator[tuple[str, str]]:
 
 
 def can_tell(damaged: set[str]) -> bool:
-    """Return whether the other files are enough to say what must be in the folder."""
+    """Return whether the files that are not damaged are enough to say what must be in the folder."""
     from_records = any(name.startswith(f"{RECORDS}/") for name in damaged)
     needed = {file.name for file in (LIST, LISTED, RULE, KEEP, STALE_MARKS)}
     return not (from_records or damaged & needed)

@@ -1,4 +1,4 @@
-"""`splitter verify --deep`: process inputs once more, in a temporary folder, and compare the outputs."""
+"""`splitter verify --deep`: process inputs again in a temporary folder, and compare the outputs."""
 
 import enum
 import tempfile
@@ -43,12 +43,12 @@ from splitter.verification.dropped_inputs import DroppedInputs
 from splitter.worker.messages import Batch, Job
 
 _Rows = tuple[RowColumns, list[Row]]
-# what is made at a time, before it is compared and removed
+# how much is made at a time, before it is compared and removed
 INPUTS_AT_ONCE, BYTES_AT_ONCE = 2000, 1 << 30
 MOST_IN_BATCH = 64
-# where an output is in a shard says nothing about what it is
+# columns that say where an output is in a shard, not what it is
 _ADDRESS = frozenset({"output", "output_name", "shard_offset"})
-# of a virtual piece that is made, these are those of a file, or stay out
+# columns that differ, or are missing, when a virtual piece is made as a file
 _OF_VIRTUAL = frozenset({"size", "checksum", CUT, SOURCE_SIZE, SOURCE_CHECKSUM})
 
 
@@ -112,7 +112,7 @@ def _made(recipe: type[ProcessorDataset], name: str, past: dict[str, Any]) -> Pr
 
 
 def _as_given(parameter: Parameter, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return a parameter from what stands for it in fingerprints."""
+    """Return the value of a parameter from its form in fingerprints."""
     kind = parameter.kind
     if isinstance(value, list):
         return [_as_given(parameter, one) for one in value]
@@ -124,20 +124,20 @@ def _as_given(parameter: Parameter, value: Any) -> Any:  # noqa: ANN401 - whatev
     return value
 
 
-# their parameters say what they do, and come from the folder, which may be a stranger's
+# they run what their parameters say, and these come from the folder, which may be a stranger's
 _NAMED_BY_THE_USER = frozenset({"command"})
 
 
 class Reproduction:
-    """A check of some inputs: makes their outputs again, and compares."""
+    """A check that makes the outputs of some inputs again, and compares them."""
 
     def __init__(self, recipe: ProcessorDataset, *, most: int | None, workers: int | None) -> None:
-        """Take all inputs that are done, or at most so many, spread evenly over the list."""
+        """Check all inputs that are done, or at most `most` of them, spread evenly over the list."""
         self._recipe, self._most = recipe, most
         self._members = MemberIndex()
         self._dropped: DroppedInputs
         self._reader: OutputReader | None = None
-        # the column with the size of an output of an earlier stage
+        # the index of the column with the size of an earlier stage's output
         self._size_at: int | None = None
         self._workers = workers or usable_cpus()
 
@@ -170,7 +170,7 @@ class Reproduction:
 
     @staticmethod
     def _at_once(journal: Journal, keys: np.ndarray, chosen: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the inputs in parts whose outputs do not take too much room."""
+        """Yield the inputs in parts whose outputs do not take too much space."""
         sizes = journal.entries["bytes"][journal.find(keys[chosen])].astype("i8")
         group = np.cumsum(sizes) // BYTES_AT_ONCE + np.arange(len(chosen)) // INPUTS_AT_ONCE
         yield from np.split(chosen, np.flatnonzero(np.diff(group)) + 1)
@@ -178,7 +178,7 @@ class Reproduction:
     def _unchanged(
         self, verification: Verification, job: Job, table: InputTable, keys: np.ndarray, chosen: np.ndarray
     ) -> Batch:
-        """Return those of some inputs that are what they were when they were done; say which are not."""
+        """Return the inputs that have not changed since they were done; add a finding for each other."""
         batch = Batch("", [], [], [], [])
         journal = verification.journal
         names = [table.listed(index) for index in chosen.tolist()]
@@ -197,7 +197,7 @@ class Reproduction:
                 else:
                     verification.find("source", listed, f"cannot be made again: {found}")
                 continue
-            # of an output of an earlier stage the fingerprint knows what that stated
+            # the fingerprint of an earlier stage's output has the size that this stage stated
             file = found if self._size_at is None else stated(parse_rows(text)[0][self._size_at])
             if job.marks.of(text, *file) != journal.entries["fingerprint"][entry]:
                 verification.find("source", listed, "cannot be made again: it has changed since")
@@ -212,7 +212,7 @@ class Reproduction:
         return batch
 
     def _compare(self, verification: Verification, temporary: TemporaryOutput, batch: Batch) -> None:
-        """Process some inputs, compare, and remove what was made."""
+        """Process some inputs, compare the outputs, and remove them."""
         if not len(batch):
             return
         journal = verification.journal
@@ -241,7 +241,7 @@ class Reproduction:
         temporary.storage.remove(mine.outputs(made[made >= 0]))
 
     def _differences_of_pieces(self, committed: _Rows, made: _Rows, root: str) -> Iterator[tuple[str, str]]:
-        """Yield each virtual piece that is read with another content than was made of it."""
+        """Yield each virtual piece that has another content when it is read than when it was made."""
         if not have_virtual(committed[0].keys):
             return
         if self._reader is None:
@@ -265,7 +265,7 @@ def _one(journal: Journal, entry: int) -> _Rows:
 
 
 def _differences(listed: str, committed: _Rows, made: _Rows, status: int) -> Iterator[tuple[str, str]]:
-    """Yield each file that differs, and how; `status` is what became of the input when it was made again."""
+    """Yield each file that differs, and how; `status` is that of the input that was processed again."""
     if status == FAILED:
         error, message = made[1][0][len(made[0].columns) :][:2]
         yield listed, f"cannot be made again: {error}: {message}"
@@ -285,7 +285,7 @@ def _differences(listed: str, committed: _Rows, made: _Rows, status: int) -> Ite
         ignored = _ADDRESS if not output or shard_of(output)[0] else frozenset({"shard_offset"})
         if is_virtual(one):
             ignored |= _OF_VIRTUAL
-        # a column that was added since says nothing against what is committed
+        # a column that was added since then is not a difference
         names = [name for name in one if name not in ignored]
         name = next((name for name in names if one[name] != other.get(name)), None)
         if name is not None:

@@ -1,7 +1,7 @@
-"""A shard checked: by its size and its checksum, and where these differ, every output in it by its own.
+"""Check a shard by its size and checksum and, if these differ, each output in it by its own.
 
-The commit records of earlier versions state no checksums of shards. There the outputs are looked at, and not
-what stands between them.
+The commit records of earlier versions have no checksums of shards. For these, only the outputs are checked,
+not the bytes between them.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ from splitter.text.csv import Row
 
 HEADER_BYTES = 1 << 16
 Find = Callable[[str, str, str], None]
-# a row, and which column of it names the output
+# the columns of a row, the row, and the index of the column that names the output
 _ShardRow = tuple[RowColumns, Row, int]
 
 
 def check_shard(
     storage: Storage, journal: Journal, shard: str, entries: np.ndarray, find: Find
 ) -> tuple[int, int]:
-    """Check a shard that holds the outputs of some entries; return how many outputs, and their bytes.
+    """Check a shard that holds the outputs of some entries; return the number of outputs and their bytes.
 
-    An OSError says what is there instead; a NoTemporarySpace, that nothing can be said of the shard.
+    Raise OSError if the shard does not exist or cannot be read, and NoTemporarySpace if it cannot be copied.
     """
     rows = sorted(_rows_in(shard, journal, entries), key=lambda one: int(one[1][one[2] + OFFSET_AT]))
     stated = journal.stated_shard(shard, entries)
@@ -49,7 +49,7 @@ def check_shard(
         size, faults, unreadable = _check_outputs(OutputReader(root), rows, find)
         if unreadable:
             with copy_errors():
-                # or is it the copy that is gone?
+                # raises if the reason is that the copy is gone
                 os.stat(f"{root}/{shard}")
             reasons = {name: why.replace(root, storage.root) for name, why in unreadable.items()}
             _tell_unreadable(shard, reasons, len(rows), find)
@@ -69,7 +69,7 @@ def _check_outputs(
 ) -> tuple[int, int, dict[str, str]]:
     """Compare each output in a shard with its row.
 
-    Return how many bytes were read, how many outputs differ, and why others cannot be read.
+    Return the number of bytes read, the number of outputs that differ, and why others cannot be read.
     """
     read = faults = 0
     unreadable: dict[str, str] = {}
@@ -98,7 +98,7 @@ def _fault(head: RowColumns, row: Row, at: int, content: bytes) -> tuple[str, st
 
 
 def _tell_unreadable(shard: str, reasons: dict[str, str], outputs: int, find: Find) -> None:
-    """Name what cannot be read: each output, or the shard if that is all of them."""
+    """Add a finding for each output that cannot be read, or for the shard if none can."""
     if len(reasons) == outputs > 1:
         find("unreadable", shard, f"{next(iter(reasons.values()))}; {outputs:,} outputs are in it")
         return

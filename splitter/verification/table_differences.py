@@ -18,7 +18,7 @@ MAKE_TABLES = "'splitter manifest' makes it again from the commit records"
 
 
 def has_same_bytes(pieces: Iterator[bytes], file: io.RawIOBase) -> bool:
-    """Return whether a file holds these pieces."""
+    """Return whether a file holds exactly these pieces."""
     reader = io.BufferedReader(file, READ_AT_ONCE)
     try:
         return all(reader.read(len(piece)) == piece for piece in pieces) and not reader.read(1)
@@ -33,7 +33,7 @@ def blocks_of(file: io.RawIOBase) -> Iterator[bytes]:
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield lines with their ends; only the last may be without."""
+    """Yield lines with their line endings, which only the last line may lack."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
@@ -48,18 +48,18 @@ def hashes_of_lines(pieces: Iterator[bytes]) -> np.ndarray:
 
 
 def numbers_only_in(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the indices of lines that are not among the others, or more often than there."""
+    """Return the indices of the lines that the others lack, or have fewer times."""
     order = np.argsort(some, kind="stable")
     values, first, counts = np.unique(some[order], return_index=True, return_counts=True)
     there, how_often = np.unique(others, return_counts=True)
-    # the last is of what is not there, whose index is -1
+    # values that the others lack have the index -1, so the last count is theirs
     allowed = np.append(how_often, 0)[index_of(there, values)]
     rank = np.arange(len(order)) - np.repeat(first, counts)
     return np.sort(order[rank >= np.repeat(allowed, counts)])
 
 
 def pick_lines(pieces: Iterator[bytes], numbers: np.ndarray) -> list[tuple[int, bytes]]:
-    """Return some lines, with their numbers from 1 on."""
+    """Return some lines, with their numbers counted from 1."""
     chosen = set(numbers.tolist())
     return [(number + 1, line) for number, line in enumerate(_lines(pieces)) if number in chosen]
 
@@ -67,7 +67,7 @@ def pick_lines(pieces: Iterator[bytes], numbers: np.ndarray) -> list[tuple[int, 
 def row_differences(
     table: str, header: Row, lost: list[tuple[int, bytes]], more: list[tuple[int, bytes]]
 ) -> Iterator[str]:
-    """Yield what happened to the rows that are not what was committed."""
+    """Yield a description of each row that differs from what was committed."""
     committed: dict[str, list[Row]] = {}
     for number, line in lost:
         row = _parsed(line) if number > 1 else []
@@ -88,14 +88,14 @@ def row_differences(
 
 
 def _parsed(line: bytes) -> Row:
-    """Parse a row that is on one line; an empty one if it is not."""
+    """Return the row on a line, or an empty one if it is not a whole row."""
     with suppress(csv.Error, IndexError):
         return parse_rows(line)[0]
     return []
 
 
 def _named(table: str, header: Row, row: Row) -> str:
-    """Return what a row is about: its output file, or its input."""
+    """Return the name of what a row is about: its output file, or else its input."""
     if len(row) != len(header):
         return ""
     output = row[header.index(OUTPUT_COLUMNS[0])] if table == MANIFEST else ""
