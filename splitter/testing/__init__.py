@@ -1,9 +1,9 @@
-"""Suites for what other packages add, which inherit one in a test, and pass.
+"""Test suites for what other packages add: each inherits a suite in its tests, and must pass it.
 
 sinks       what every sink must do
-contents    contents of outputs of every kind
+contents    output contents of every kind
 executors   what every executor must do
-faults      recipes whose inputs say how they fail
+faults      recipes whose inputs say how to fail
 recipes     what every recipe should do
 inputs      what every kind of input must do
 published   what a run published, read with Python's own libraries

@@ -1,4 +1,4 @@
-"""Contents of outputs of every kind, each with the bytes that are to be stored."""
+"""Output contents of every kind, each with the bytes that must be stored."""
 
 import array
 import contextlib
@@ -18,11 +18,11 @@ BIG = bytes(range(256)) * (3 * MEGABYTE // 256) + b"the end"
 TEXT = "naïve 🎈\r\n\0"
 
 
-# -- callables that write, and what they are to have written ---------------------------------------------
+# -- callables that write, and what they must have written -----------------------------------------------
 
 
 def nothing(file: BinaryIO) -> None:
-    """Writes nothing at all."""
+    """Write nothing at all."""
 
 
 def in_sequence(file: BinaryIO) -> int:
@@ -34,7 +34,7 @@ def in_tiny_pieces(file: BinaryIO) -> None:
 
 
 def patched(file: BinaryIO) -> None:
-    """As most audio formats are written: the header is filled in at the end."""
+    """Fill in the header at the end, as writers of most audio formats do."""
     file.write(b"length ????\n" + BIG)
     file.seek(7)
     file.write(b"%04d" % 1234)
@@ -93,7 +93,7 @@ def as_text(file: BinaryIO) -> None:
 
 
 def numbers(file: BinaryIO) -> None:
-    """A buffer whose items have more than one byte."""
+    """Write a buffer whose items have more than one byte."""
     file.write(array.array("i", range(MEGABYTE)))
 
 
@@ -112,7 +112,7 @@ def by_a_program(file: BinaryIO) -> None:
 
 
 def by_numpy(file: BinaryIO) -> None:
-    """Which writes to a copy of the descriptor."""
+    """Write with NumPy, which uses a copy of the descriptor."""
     np.arange(1000, dtype="<i4").tofile(file)
 
 
@@ -160,7 +160,7 @@ CALLABLES: dict[Callable[[BinaryIO], object], bytes] = {
 
 
 class Text(str):
-    """A kind of text that some library made."""
+    """A subclass of str, as some libraries make."""
 
     __slots__ = ()
 

@@ -23,7 +23,7 @@ from splitter.testing.published import check_manifest, published, read_table
 TIMEOUT = 3
 MEMORY = "300MB"
 
-# the text of the input -> the error, and what its message says of the cause
+# the text of the input -> the error, and the cause that its message must name
 TEN: dict[str, tuple[str, str]] = {
     "raise": ("ValueError", "no good"),
     "segfault": ("Crashed", "killed by SIGSEGV"),
@@ -60,7 +60,7 @@ OTHERS: dict[str, tuple[str, str]] = {
 
 
 def good_inputs(count: int) -> dict[str, str]:
-    """Inputs that give no trouble, in a few folders."""
+    """Return inputs that cause no trouble, in a few folders."""
     return {
         f"part {number % 3}/wörd-{number:04d}.txt": f"good {number} " * (number % 5)
         for number in range(count)
@@ -68,7 +68,7 @@ def good_inputs(count: int) -> dict[str, str]:
 
 
 def with_faults(texts: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the texts with a fault here and there among them."""
+    """Return the texts, some of them replaced by the faults at even distances."""
     every = len(texts) // len(names)
     return {**texts, **dict(zip(list(texts)[every // 2 :: every], names, strict=False))}
 
@@ -86,7 +86,7 @@ def make_inputs(folder: Path, texts: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True)
 class Ended:
-    """A command line that has come to its end."""
+    """A command line that has ended."""
 
     code: int | None
     stderr: str
@@ -97,8 +97,8 @@ class ExecutorConformance:
 
     Attributes:
         executor: The name of the executor.
-        options: Options that each run is given.
-        most_workers: How many worker processes the batches of two at a time may be spread over.
+        options: Options of every run.
+        most_workers: How many worker processes may share the batches of a run with `--workers 2`.
     """
 
     executor: ClassVar[str]
@@ -131,20 +131,20 @@ class ExecutorConformance:
         return Ended(done.returncode, done.stderr)
 
     def done(self) -> dict[str, list[dict[str, str]]]:
-        """The rows of the manifest by input, each checked against its file."""
+        """Return the rows of the manifest by input, each checked against its file."""
         found: dict[str, list[dict[str, str]]] = {}
         for row in check_manifest(self.output):
             found.setdefault(row["input"], []).append(row)
         return found
 
     def errors(self) -> dict[str, dict[str, str]]:
-        """The rows of errors.csv by input."""
+        """Return the rows of errors.csv by input."""
         rows = read_table(self.output / "errors.csv")
         assert len({row["input"] for row in rows}) == len(rows)
         return {row["input"]: row for row in rows}
 
     def check_split(self, texts: Mapping[str, str], timeout: int = TIMEOUT) -> None:
-        """Exactly the faulty inputs are in errors.csv, with the cause; all others are done and whole."""
+        """Check that errors.csv has exactly the faulty inputs, with causes; all others are done and whole."""
         causes = {**TEN, **OTHERS}
         errors, done = self.errors(), self.done()
         bad = {name: text for name, text in texts.items() if text in causes}
@@ -207,7 +207,7 @@ class ExecutorConformance:
         assert not (self.output / "errors.csv").exists()
 
     def test_the_strangest_ends(self) -> None:
-        """However an input ends its process, whatever its error is: one row, and its batch mates are done."""
+        """However an input ends its process, it gets one row, and the others in its batch are done."""
         texts = with_faults(good_inputs(2 * len(OTHERS)), OTHERS)
         dataset = make_inputs(self.folder / "data", texts)
         limits = ("--workers", 2, "--timeout", TIMEOUT, "--memory", MEMORY)
@@ -216,7 +216,7 @@ class ExecutorConformance:
         self.check_split(texts)
 
     def test_a_batch_of_nothing_but_faults(self) -> None:
-        """A batch comes to its end when each of its inputs ends the process."""
+        """A batch finishes even if each of its inputs ends the process."""
         names = ["segfault", "os._exit", "abort", "segfault", "crash in a thread", "os._exit(0)"]
         texts = {f"{number}.txt": fault for number, fault in enumerate(names)}
         dataset = make_inputs(self.folder / "data", texts)
@@ -225,7 +225,7 @@ class ExecutorConformance:
         self.check_split(texts)
 
     def test_skip_is_not_an_error(self) -> None:
-        """Skip leaves an input out with its reason, in the manifest, and with exit code 0."""
+        """A skipped input is in the manifest with its reason, and the exit code is 0."""
         dataset = make_inputs(self.folder / "data", {"a.txt": "one", "b.txt": "skip", "c.txt": "two"})
         run = self.run("Faulty", dataset, "--workers", 2)
         assert run.code == 0, run.stderr
@@ -233,7 +233,7 @@ class ExecutorConformance:
         assert self.errors() == {}
 
     def test_workers_and_batch_size_do_not_show(self) -> None:
-        """The same tree and the same manifest for any number of workers and any batch size."""
+        """The files and the manifest are the same for any number of workers and any batch size."""
         texts = with_faults(good_inputs(60), ["raise", "ten then raise", "skip", "garbage"])
         dataset = make_inputs(self.folder / "data", texts)
         found = []
@@ -247,7 +247,7 @@ class ExecutorConformance:
         assert all(one == found[0] for one in found[1:])
 
     def test_shards_do_not_show_how_they_were_made(self) -> None:
-        """An input that ends its process leaves no trace in its shard; fixed, it stands in its place."""
+        """An input that ends its process leaves no trace in its shard; once fixed, it is where it belongs."""
         # groups of a thousand
         texts = with_faults(good_inputs(2100), ["raise", "segfault", "os._exit", "skip"])
         dataset = make_inputs(self.folder / "data", texts)
@@ -271,11 +271,11 @@ class ExecutorConformance:
         rows = [row for row in read_table(self.output / "manifest.csv") if row["output"]]
         assert len(rows) == 2 * 2099
         for row in rows:
-            # refuses what has not the size and the checksum of the row
+            # refuses content whose size or checksum is not that of the row
             read_output(row, self.output)
 
     def test_setup_once_per_worker(self) -> None:
-        """setup() is called in each worker, before its first input, and once."""
+        """setup() is called once in each worker, before its first input."""
         dataset = make_inputs(self.folder / "data", good_inputs(30))
         run = self.run("SetUp", dataset, "--workers", 2, "--batch-size", 2, "--log", self.log)
         assert run.code == 0, run.stderr
@@ -289,7 +289,7 @@ class ExecutorConformance:
         ("fault", "cause"), [("raise", "ValueError: no good"), ("sys.exit", "SystemExit")]
     )
     def test_setup_that_raises(self, fault: str, cause: str) -> None:
-        """When setup() raises, the run ends with one clear line, exit code 1, and no input is to blame."""
+        """When setup() raises, the run ends with one clear line and exit code 1, and no input fails."""
         dataset = make_inputs(self.folder / "data", good_inputs(10))
         run = self.run("NeverSetUp", dataset, "--workers", 2, "--fault", fault, "--quiet")
         assert run.code == 1
@@ -299,7 +299,7 @@ class ExecutorConformance:
         assert self.errors() == {}
 
     def test_setup_that_crashes(self) -> None:
-        """A setup() that ends the process ends the run too, and says how it ended."""
+        """A setup() that ends its process ends the run, too, and the message says how the process ended."""
         dataset = make_inputs(self.folder / "data", good_inputs(10))
         run = self.run("NeverSetUp", dataset, "--workers", 2, "--fault", "os._exit", "--quiet")
         assert run.code == 1
@@ -309,7 +309,7 @@ class ExecutorConformance:
 
 
 def stamps(output: Path) -> dict[str, tuple[int, int]]:
-    """When each output was written, and where: both change when it is written again."""
+    """Return the inode number and the time of each output: both change when it is written again."""
     found: dict[str, Any] = {}
     for path in output.rglob("*.txt"):
         if ".splitter" not in path.parts:

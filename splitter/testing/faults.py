@@ -1,4 +1,4 @@
-"""Recipes that do to each input what its text says, and note each call in a log that the test reads."""
+"""Recipes that do with each input what its text says, and log each call for the test to read."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.dataset import Result
 
 MOST_MEMORY = 4 << 30
-# what no metadata can be
+# an object that cannot be metadata
 _LOCK: Any = threading.Lock()
 
 
@@ -30,7 +30,7 @@ def note(log: Path, *words: object) -> None:
 
 
 def noted(log: Path, word: str) -> list[str]:
-    """What was noted after this word."""
+    """Return what was noted after this word, line by line."""
     if not log.exists():
         return []
     return [
@@ -39,7 +39,7 @@ def noted(log: Path, word: str) -> list[str]:
 
 
 class Faulty(ProcessorDataset):
-    """Two outputs for an input, unless its text is the name of a fault."""
+    """A recipe that makes two outputs from an input, unless the input's text is the name of a fault."""
 
     def __init__(self, inputs: Any = (), log: Path = Path(os.devnull), seconds: float = 0.0) -> None:
         super().__init__(inputs)
@@ -63,7 +63,7 @@ def halves(text: str) -> Iterator[OutputFile]:
 
 
 class Unpicklable(Exception):
-    """An error that no other process will ever see."""
+    """An error that cannot be sent to another process."""
 
     def __init__(self, lock: object) -> None:
         super().__init__("it holds a lock", lock)
@@ -76,14 +76,14 @@ class Unpicklable(Exception):
 
 
 class Unprintable(Exception):
-    """An error that cannot say what it is."""
+    """An error that raises another when it is printed."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
 class Unspeakable(Exception):
-    """An error that ends its process when it is asked what it is."""
+    """An error that exits when it is printed."""
 
     def __str__(self) -> str:  # noqa: PLE0307 - that is its fault
         sys.exit(5)
@@ -202,7 +202,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
 
 
 class SetUp(Faulty):
-    """Notes where it was set up and where it worked."""
+    """A recipe that notes the processes in which it is set up and works."""
 
     def setup(self) -> None:
         note(self.log, "setup", os.getpid())
@@ -214,7 +214,7 @@ class SetUp(Faulty):
 
 
 class NeverSetUp(ProcessorDataset):
-    """Its setup() goes wrong, each time in the way that is asked for."""
+    """A recipe whose setup() fails in the way that `fault` says."""
 
     def __init__(self, inputs: Any = (), fault: str = "raise") -> None:
         super().__init__(inputs)

@@ -1,4 +1,4 @@
-r"""What every kind of input must do: inherit the suite in a test file, and write one.
+r"""What every kind of input must do: inherit the suite in a test file, and write an example.
 
 class TestLines(InputSourceConformance):
     def source(self, folder):
@@ -24,25 +24,25 @@ from splitter.testing.published import published, read_table
 
 
 class Copies(ProcessorDataset):
-    """Copies each input."""
+    """A recipe that copies each input."""
 
     def process(self, input_file: InputFile) -> Result:
         return [OutputFile("copy", input_file.read_bytes())], {}
 
 
 class InputSourceConformance:
-    """Tests of what DATASET may name.
+    """Tests of a kind of input, which DATASET may name.
 
     Attributes:
-        header: The names of the columns of what `source` gives; `input` is one of them.
-        rows: The rows: texts, with paths below the folder.
+        header: The names of the columns that `source` gives; `input` is one of them.
+        rows: The rows that it gives: texts, with paths relative to the folder.
     """
 
     header: ClassVar[list[str]]
     rows: ClassVar[list[list[str]]]
 
     def source(self, folder: Path) -> Any:
-        """Write something that names inputs below a folder, and return it as a user would."""
+        """Write something that names inputs below a folder, and return what a user would pass as DATASET."""
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)

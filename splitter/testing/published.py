@@ -1,4 +1,4 @@
-"""What a run published, read with Python's own libraries."""
+"""Read what a run published, with Python's own libraries."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Return all files below a folder but splitter's own, with their content."""
+    """Return all files below a folder, except splitter's own, with their content."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -25,7 +25,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def published(output: Path) -> dict[str, bytes]:
-    """Return all that a run published, but tracebacks and numbers of attempts, which are exempt."""
+    """Return all that a run published, except tracebacks and numbers of attempts, which may differ."""
     found = tree(output)
     if "errors.csv" in found:
         rows = [{**row, "traceback": "", "attempts": ""} for row in read_table(output / "errors.csv")]
@@ -34,7 +34,7 @@ def published(output: Path) -> dict[str, bytes]:
 
 
 def check_manifest(output: Path) -> list[dict[str, str]]:
-    """Return the rows of the manifest; the file of each is there with its size and checksum."""
+    """Return the rows of the manifest, after checking the size and checksum of the file of each."""
     rows = read_table(output / "manifest.csv")
     for row in rows:
         if row["output"]:

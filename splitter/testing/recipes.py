@@ -28,7 +28,7 @@ class RecipeConformance:
 
     Attributes:
         recipe: The class.
-        parameters: What to make it with, beside the inputs.
+        parameters: Its parameters, besides the inputs.
     """
 
     recipe: ClassVar[type[ProcessorDataset]]
@@ -51,7 +51,7 @@ class RecipeConformance:
         return published(output)
 
     def test_the_command_line_shows_it(self) -> None:
-        """It says what it does; each parameter is an option with a help text and a name of its own."""
+        """The help describes the recipe and each parameter, and no parameter has the name of a run option."""
         assert first_line(self.recipe)
         parameters = recipe_parameters(self.recipe)
         assert [one.name for one in parameters] == list(inspect.signature(self.recipe).parameters)[1:]
@@ -65,14 +65,14 @@ class RecipeConformance:
         assert pickle.loads(pickle.dumps(dataset)).parameters == dataset.parameters
 
     def test_an_input_can_be_tried(self) -> None:
-        """The same outputs come each time, and nothing is written."""
+        """Each try gives the same outputs, and nothing is written."""
         dataset = self.recipe(self.folder, **self.parameters)
         before = sorted(self.folder.rglob("*"))
         assert dataset[0] == dataset[0]
         assert sorted(self.folder.rglob("*")) == before
 
     def test_workers_and_batch_size_do_not_show(self) -> None:
-        """All inputs are done, to the same bytes; they would be made again to the same."""
+        """All inputs are done, with the same bytes each time, also when `verify --deep` makes them again."""
         whole = self.run(self.output, workers=0, batch_size=1)
         assert "errors.csv" not in whole, read_table(self.output / "errors.csv")
         assert whole == self.run(self.output.parent / "others", workers=2, batch_size=100)

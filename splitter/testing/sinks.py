@@ -34,7 +34,7 @@ from splitter.testing.published import read_table
 
 
 class Gives(ProcessorDataset):
-    """Each input's outputs are made by a function of it, which it names."""
+    """A recipe that makes the outputs of each input with the function of that name."""
 
     def __init__(self, inputs: Any = (), make: dict[str, Callable[[InputFile], Any]] | None = None) -> None:
         super().__init__(inputs)
@@ -46,7 +46,7 @@ class Gives(ProcessorDataset):
 
 @contextlib.contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """No file can grow beyond a size: a disk that is full, for those who have no disk to fill."""
+    """Let no file grow beyond a size, to act like a full disk."""
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
     try:
@@ -56,7 +56,7 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 class SinkConformance:
-    """The tests; `sink` is the name of the sink."""
+    """Tests of a sink; `sink` is its name."""
 
     sink: ClassVar[str]
 
@@ -69,15 +69,15 @@ class SinkConformance:
     # a sink that names or stores outputs in another way overrides these
 
     def read(self, row: dict[str, str]) -> bytes:
-        """The content of the output that a row of the manifest names."""
+        """Return the content of the output that a row of the manifest names."""
         return (self.output / row["output"]).read_bytes()
 
     def name(self, row: dict[str, str]) -> str:
-        """What the recipe has called it."""
+        """Return the name that the recipe gave the output of a row."""
         return os.path.basename(row["output"])
 
     def left(self) -> set[str]:
-        """Everything in the output folder that is not an output: it must be nothing."""
+        """Return the files in the output folder that are not outputs: there must be none."""
         there = {str(path.relative_to(self.output)) for path in self.output.rglob("*") if path.is_file()}
         named = {row["output"] for row in self.rows()}
         return {name for name in there - named if not name.startswith(".splitter/")} - {
@@ -88,7 +88,7 @@ class SinkConformance:
     def run(
         self, make: dict[str, Callable[[InputFile], Any]], **options: Any
     ) -> dict[str, list[dict[str, str]]]:
-        """Run a function for each input; the rows of the manifest by input, all of them checked."""
+        """Run a function for each input; check the rows of the manifest, and return them by input."""
         for name in make:
             (self.folder / f"{name}.txt").write_text(name)
         dataset = Gives([str(self.folder / f"{name}.txt") for name in make], make)
@@ -103,7 +103,7 @@ class SinkConformance:
         return by_input
 
     def make(self, dataset: ProcessorDataset, **options: Any) -> None:
-        """Run it into the output folder."""
+        """Run a recipe into the output folder."""
         dataset.run(self.output, **options)
 
     def rows(self) -> list[dict[str, str]]:
@@ -126,12 +126,12 @@ class SinkConformance:
 
     @pytest.mark.parametrize("write", CALLABLES, ids=lambda write: write.__name__)
     def test_content_that_is_a_callable(self, write: Callable[[BinaryIO], object]) -> None:
-        """It may do with its file what it likes: what is in the file when it returns is stored."""
+        """It may do anything with its file: what the file holds when it returns is stored."""
         rows = self.run({"a": lambda _: [OutputFile("0.bin", write)]})
         assert [self.read(row) for row in rows["a"]] == [CALLABLES[write]]
 
     def test_content_that_is_a_file_in_scratch_is_taken_from_there(self) -> None:
-        """So that it is never there twice; the name is free for the next one."""
+        """The file never exists twice, and its name is free for the next one."""
 
         def make(input_file: InputFile) -> Iterator[OutputFile]:
             path = input_file.scratch / "part.bin"
@@ -144,7 +144,7 @@ class SinkConformance:
         assert [self.read(row) for row in rows["a"]] == [b"%d" % number + BIG for number in range(3)]
 
     def test_content_that_is_a_file_elsewhere_is_copied(self) -> None:
-        """The original stays what it is, where it is, also where scratch leads to it by a link."""
+        """The original stays as and where it is, even if a link in scratch leads to it."""
         original = self.folder / "mine" / "original.bin"
         original.parent.mkdir()
         original.write_bytes(BIG)
@@ -188,13 +188,13 @@ class SinkConformance:
         assert (self.folder / "original.bin").read_bytes() == b"mine"
 
     def test_no_content_is_no_file(self) -> None:
-        """Metadata only is normal."""
+        """An output may be metadata only."""
         rows = self.run({"a": lambda _: [OutputFile(metadata={"part": "he"}), OutputFile("1.bin", b"1")]})
         assert [self.read(row) for row in rows["a"]] == [b"1"]
         assert [row["part"] for row in read_table(self.output / "manifest.csv")] == ["he", ""]
 
     def test_one_output_is_stored_before_the_next_is_asked_for(self) -> None:
-        """A buffer may be used again, a ten-hour recording need not stand in memory."""
+        """A recipe can reuse a buffer, and a ten-hour recording need not fit in memory."""
 
         def make(_: InputFile) -> Iterator[OutputFile]:
             buffer = bytearray(10)
@@ -230,7 +230,7 @@ class SinkConformance:
     def test_an_input_whose_output_fails_leaves_no_trace(
         self, content: Any, error: str, message: str
     ) -> None:
-        """Neither the output, nor those before it, nor anything among the outputs of its neighbours."""
+        """Neither it nor the outputs before it are left, and the outputs of its neighbors are as usual."""
 
         def make(_: InputFile) -> Iterator[OutputFile]:
             yield OutputFile("0.bin", BIG)
@@ -249,7 +249,7 @@ class SinkConformance:
         assert message in self.errors()["b"][1]
 
     def test_a_text_that_names_the_file_is_a_slip(self) -> None:
-        """The path of a finished file is given as a Path; a text is stored as it is."""
+        """The path of a finished file must be a Path; a text is stored as it is."""
         (self.folder / "0.bin").write_bytes(b"sound")
         slip = str(self.folder / "0.bin")
         rows = self.run(
@@ -312,7 +312,7 @@ class SinkConformance:
         ],
     )
     def test_what_cannot_be_written_stops_the_run(self, content: Callable[[Path], Any]) -> None:
-        """The input is not to blame, and is done by the next run."""
+        """The input does not fail, and the next run does it."""
         (self.folder / "big.bin").write_bytes(BIG)
         make = {
             "a": lambda _: [OutputFile("0.bin", b"small")],
@@ -328,7 +328,7 @@ class SinkConformance:
 
 
 class InAStore:
-    """The same, with the output in an object store, of which the output folder is a copy."""
+    """The same tests with the output in an object store, copied to the output folder."""
 
     output: Path
 
@@ -355,17 +355,17 @@ class InAStore:
 
 
 class ShardConformance(SinkConformance):
-    """What every sink of shards must do besides."""
+    """The same tests for a sink that writes shards."""
 
     def run(
         self, make: dict[str, Callable[[InputFile], Any]], **options: Any
     ) -> dict[str, list[dict[str, str]]]:
-        """A batch is what a shard is made of."""
+        """Leave out the batch size: with shards, a batch is a group."""
         options.pop("batch_size", None)
         return super().run(make, **options)
 
     def read(self, row: dict[str, str]) -> bytes:
-        """By its place in the shard."""
+        """Return the content, read by its address in the shard."""
         content = splitter.read_output(row, self.output)
         shard = "/".join(row["output"].split("/")[:2])
         assert row["output"].count("/") == 2
@@ -373,10 +373,10 @@ class ShardConformance(SinkConformance):
         return content
 
     def name(self, row: dict[str, str]) -> str:
-        """It stands in a column."""
+        """Return the name, which is in a column."""
         return row["output_name"]
 
     def left(self) -> set[str]:
-        """All but the shards that rows name."""
+        """Return what is left, without the shards that rows name."""
         named = {"/".join(row["output"].split("/")[:2]) for row in self.rows()}
         return super().left() - named
