@@ -97,7 +97,7 @@ class RunOptions:
 
     Attributes:
         column: The column of the dataset list that holds the paths.
-        from_: Which tool wrote the dataset, where its content does not tell: lhotse, nemo, kaldi,
+        from_: Which tool wrote the dataset, if its content does not show it: lhotse, nemo, kaldi,
             common-voice, ljspeech, piper, huggingface or label-studio.
         root: The folder or URL that relative paths start from; itself relative to the list's folder.
         delimiter: Column delimiter of the list. Default: a comma, or a tab in .tsv files.
@@ -113,25 +113,25 @@ class RunOptions:
         on: The column to join --labels on, such as speaker, or speaker=name if the names differ. Default:
             the column of the paths.
         where: Take only the rows that match, such as "split == 'train' and duration < 30".
-        all_rows: Of the outputs of a run, take also those that --keep left out.
+        all_rows: If the inputs are the outputs of a run, also take those that --keep left out.
         keep_extension: Name the output folder of a.wav 'a.wav/' instead of 'a/'.
         limit: Take only the first N inputs, for a trial.
         part: Do only part K of N, as K/N, while other processes or machines do the others; afterwards,
             'splitter manifest' assembles the manifest.
         sink: Where output files go: loose files; tar shards, as WebDataset reads them; Parquet shards, as
-            Hugging Face's datasets, Ray and others read them; or virtual: nowhere, pieces of recordings are
-            rows only, and cut when they are read.
+            Hugging Face's datasets, Ray and others read them; or virtual: nowhere, since pieces of recordings
+            are only rows, and are cut when they are read.
         name: Names for the output files, such as '{speaker}/{source}_{index:06d}', without the extension.
             Fields are columns of the list, metadata, {source} and {path} of the input, {name} and {index} of
-            the output; {speaker|unknown} has a text for an empty value. Only with loose files.
+            the output; {speaker|unknown} gives a text for an empty value. Only with loose files.
         shard_size: Maximum size of a shard, such as 500MB or 1e8. Default: 1GB.
-        shard_maxcount: Maximum number of samples in a shard. Default: no limit but the size.
+        shard_maxcount: Maximum number of samples in a shard. Default: limited only by the size.
         field: A column to write as a separate member next to each output, as NAME=COLUMN, such as cls=label.
             May be repeated.
         shuffle: Shuffle samples across shards; the number is the seed.
         keep: Which outputs to keep, such as "snr > 15 and dnsmos > 3": a condition over the columns of the
-            manifest, which gets a column `kept`. Another condition makes only the manifest again; but shards
-            hold only what is kept, so they are made again. '' removes the column.
+            manifest, which gets a column `kept`. If you change it, only the manifest is made again; but
+            shards hold only what is kept, so all outputs are made again. '' removes the column.
         manifest_format: Formats of the manifest: csv (always written), parquet, jsonl; such as csv,parquet.
         audiofolder: Also write metadata.csv, so that Hugging Face opens the output folder as audiofolder or
             imagefolder; with --manifest-format csv,parquet it is metadata.parquet.

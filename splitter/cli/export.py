@@ -47,7 +47,7 @@ def _list(context: click.Context, _param: click.Parameter, asked: bool) -> None:
     context.exit()
 
 
-@click.command(cls=ExportCommand, short_help="Write the outputs as another tool opens them.")
+@click.command(cls=ExportCommand, short_help="Write the outputs in the format of another tool.")
 @click.argument("output", shell_complete=files)
 @click.option(
     "--to", required=True, type=RegisteredName(EXPORTS), help="The format; --list says what each is for."
@@ -74,10 +74,9 @@ def _list(context: click.Context, _param: click.Parameter, asked: bool) -> None:
 )
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 def export(output: str, to: str, *, quiet: bool, **options: Any) -> int:  # noqa: ANN401 - what click has parsed
-    """Write the outputs of the folder or URL OUTPUT as another tool opens them.
+    """Write the outputs of the folder or URL OUTPUT in the format of another tool.
 
-    What is written is an index in a folder beside OUTPUT. No content is copied where the format allows a
-    path.
+    This writes an index into a folder beside OUTPUT. It copies no content if the format allows paths.
     """
     from splitter.exports.entry import export as exported
 

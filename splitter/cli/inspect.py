@@ -91,7 +91,7 @@ def verify(  # noqa: PLR0913 - what click gives
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Check that everything that runs left in OUTPUT is present and unchanged.
+    """Check that everything that earlier runs left in OUTPUT is present and unchanged.
 
     It checks every output file against its row, every row against the commit records, and every input of the
     dataset list, and looks for files that do not belong there. It writes nothing. It prints a line for each
@@ -151,7 +151,7 @@ def _is_stage(folder: str) -> bool:
     metavar="COLUMN",
     help="Give each split the values of this column in the same proportions, as far as possible.",
 )
-@click.option("--rebalance", is_flag=True, help="Assign groups again that are in a split already.")
+@click.option("--rebalance", is_flag=True, help="Reassign groups that are already in a split.")
 @click.option("--remove", is_flag=True, help="Remove the column `split` from the manifest.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 def split(  # noqa: PLR0913 - what click gives
@@ -168,8 +168,8 @@ def split(  # noqa: PLR0913 - what click gives
 ) -> int:
     """Add a column to the manifest of the folder OUTPUT: train, validation or test.
 
-    All outputs of an input, or of a speaker, go into the same split, and the shares come as near to what you
-    ask for as that allows. Adding inputs does not move the others, and later runs keep the column.
+    All outputs of an input, or of a speaker, go into the same split, and the shares come as close to what you
+    ask for as this allows. Adding inputs does not move the others, and later runs keep the column.
     """
     from splitter.engine.entry_points import made_storage
     from splitter.engine.finish import split_manifest, unsplit_manifest

@@ -197,9 +197,9 @@ def pipeline() -> None:
 
 
 _file = click.argument("file", shell_complete=files)
-_output = click.option("--output", "-o", shell_complete=files, help="The folder, instead of that in FILE.")
+_output = click.option("--output", "-o", shell_complete=files, help="The output folder, instead of FILE's.")
 _until = click.option("--until", metavar="STAGE", help="Run this stage, and those that it depends on.")
-_only = click.option("--only", metavar="STAGE", help="Run only this stage, on what there is.")
+_only = click.option("--only", metavar="STAGE", help="Run only this stage, on the inputs that exist now.")
 
 
 def _chosen(made: "Pipeline", values: Mapping[str, Any]) -> "tuple[Pipeline, Any]":
@@ -269,7 +269,7 @@ def plan(file: str, output: str | None, **values: Any) -> int:  # noqa: ANN401
 @_file
 @_output
 def status(file: str, output: str | None) -> int:
-    """Show how far each stage is, also while the pipeline is at work."""
+    """Show how far each stage is, even while the pipeline is running."""
     from splitter.pipeline.status import status_lines
 
     for line in status_lines(read_pipeline(file, output), command=_command(file, output)):

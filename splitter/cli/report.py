@@ -105,7 +105,7 @@ def _next_step(path: str, page: "Page", output: str) -> str:
 @click.option(
     "--watch",
     is_flag=True,
-    help="Show how far a run in OUTPUT is while it goes on, what fails, and what each worker does.",
+    help="Show how far the current run in OUTPUT is, what fails, and what each worker does.",
 )
 @_SAMPLE
 @_PREVIEWS
@@ -125,8 +125,8 @@ def serve(  # noqa: PLR0913 - what click gives
 
     This way, the report plays all outputs, including those in shards, and shows their spectrograms. If
     report.html is missing or outdated, a new one is made in memory. Nothing outside OUTPUT is served, and
-    links are not followed. With --watch, the first page is that of the run, and leads to the report when the
-    run has ended.
+    links are not followed. With --watch, the first page shows the run, and leads to the report when the run
+    has ended.
     """
     from splitter.report.looking import Effort
     from splitter.report.writing import server_of, watching_server_of

@@ -30,8 +30,8 @@ class Command(ProcessorDataset):
             then optional.
         name_pattern: A regular expression whose named groups, found in the name of an output, become its
             metadata, such as page-(?P<page>[0-9]+).
-        json_metadata: Take the JSON object in the file {stem}.json beside an output {stem}.png for the
-            metadata of that output, and not for an output.
+        json_metadata: Take the JSON object in the file {stem}.json beside an output {stem}.png as the
+            metadata of that output, not as another output.
     """
 
     def __init__(

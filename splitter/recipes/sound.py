@@ -105,10 +105,11 @@ class SoundRecipe(ProcessorDataset):
             column, as column=NAME.
         label_column: The column or field of annotation files that holds the labels. Default: label, text,
             species or another usual name.
-        measure: What to measure of each piece, into columns of the manifest: levels, loudness, true_peak,
-            clipping, snr, bandwidth, speech, dnsmos; several with commas. Default: nothing.
+        measure: What to measure in each piece, as columns of the manifest: levels, loudness, true_peak,
+            clipping, snr, bandwidth, speech, dnsmos; separate several by commas. Default: nothing.
         loudness: Bring each piece to this integrated loudness, in LUFS, such as -23. Default: as recorded.
-        true_peak: With loudness, the true peak that no piece exceeds, in dBTP: its gain is less instead.
+        true_peak: With loudness, the highest true peak allowed in a piece, in dBTP; if necessary, its gain
+            is reduced.
     """
 
     not_shared: ClassVar[frozenset[str]] = frozenset()
@@ -342,7 +343,7 @@ class LabelledRecipe(SoundRecipe):
             column, as column=NAME. Each piece gets the labels that it overlaps. Default: none.
         min_overlap: How much of a label a piece must contain to get it: seconds, or a share such as 50%.
         cross: What to do with an annotation that crosses a border: assign it to the piece with more of it,
-            list it in both, or divide its text by the times of its words, and assign it if it has none.
+            list it in both, or divide its text by the times of its words, or assign it if they have none.
             Default: list labels in both, and divide the text.
     """
 

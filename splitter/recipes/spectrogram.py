@@ -28,10 +28,10 @@ class Spectrogram(Chunk):
         scale: Mel bands, or the bins of the Fourier transform.
         n_fft: Samples in each Fourier transform.
         hop_length: Samples from one Fourier transform to the next: one column of the picture.
-        n_mels: How many mel bands.
+        n_mels: Number of mel bands.
         fmin: The lowest frequency, in Hz.
         fmax: The highest frequency, in Hz. Default: half the sample rate.
-        top_db: What is more than this many decibels below the loudest value of its window is raised to that.
+        top_db: Raise values more than this many decibels below the loudest one of their window to that level.
         format: Pictures (png), arrays of 32-bit floats (npy), or both.
         channels: Mix all channels to mono, make a spectrogram of each, or take the first.
     """
