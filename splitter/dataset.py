@@ -328,9 +328,7 @@ def refuse_missing_programs(dataset: ProcessorDataset) -> None:
     """Refuse a recipe that starts a program that is not on this machine."""
     for program in dataset.needs_programs:
         if shutil.which(program) is None:
-            raise Refused(
-                f"{program!r}: there is no such program that may be run; install it, or write its path"
-            )
+            raise Refused(f"{program!r}: there is no such program to run; install it, or write its full path")
 
 
 def advice_of(dataset: ProcessorDataset, input_files: Iterable[InputFile]) -> str:

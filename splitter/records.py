@@ -144,7 +144,7 @@ class UnopenedFile(InputFile):
     def local_path(self) -> str:
         """Refuse to give a path: nothing has been fetched."""
         raise InputError(
-            f"{self.input}: is not at hand, since the recipe says opens_files = False; leave that line out"
+            f"{self.input}: cannot be opened, since the recipe says opens_files = False; leave that line out"
         )
 
 

@@ -43,7 +43,7 @@ class Registry:
         targets = sorted(self._added().get(name, ()))
         if len(targets) > 1:
             raise Refused(
-                f"{self.option} {name!r}: several installed packages have one of that name "
+                f"{self.option} {name!r}: several installed packages add this name "
                 f"({', '.join(targets)}); uninstall all but one"
             )
         return targets[0] if targets else None

@@ -88,7 +88,7 @@ def _packages() -> Iterator[Line]:
     yield Line("packages", ", ".join(installed))
     missing = [name for name in PACKAGES if not versions[name]]
     if missing:
-        yield Line("", f"not installed: {', '.join(missing)}; install splitter again", is_fault=True)
+        yield Line("", f"not installed: {', '.join(missing)}; reinstall splitter", is_fault=True)
     if not versions["s3fs"]:
         yield Line("", "for s3:// URLs run: pip install 'splitter-ml[s3]'")
 
@@ -113,7 +113,7 @@ def _readable() -> Line:
     try:
         import av
     except ImportError as error:
-        return Line("reads", f"{', '.join(own)}; not what FFmpeg reads: {error}", is_fault=True)
+        return Line("reads", f"{', '.join(own)}; no formats of FFmpeg: {error}", is_fault=True)
     for codec, name in DECODERS.items():
         (others if codec in av.codecs_available else missing).append(name)
     lacking = f"; this build of PyAV lacks {', '.join(missing)}" if missing else ""
@@ -144,7 +144,7 @@ def _writable() -> Iterator[Line]:
             faults.append(f"{name}: {error}")
     yield Line("writes", ", ".join(fine))
     for fault in faults:
-        yield Line("", f"cannot write {fault}; install soundfile again", is_fault=True)
+        yield Line("", f"cannot write {fault}; reinstall soundfile", is_fault=True)
 
 
 def _write_and_read(name: str) -> None:

@@ -85,7 +85,7 @@ def _inputs(where: str, table: Mapping[str, Any], folder: str, made: "Mapping[st
     if "from" in table:
         before = table["from"]
         if str(before) not in made:
-            hint = nearest(str(before), [*made]) or "; name a stage that stands above this one"
+            hint = nearest(str(before), [*made]) or "; name a stage above this one"
             raise Refused(f"{where}: from = {before!r}: there is no such stage{hint}")
         return made[before]
     sources = table["dataset"] if isinstance(table["dataset"], list) else [table["dataset"]]
@@ -126,7 +126,7 @@ def _text(where: str, table: Mapping[str, Any], key: str) -> str:
 def _until_used(path: str, keep: Any, names: Sequence[Any]) -> dict[str, bool]:  # noqa: ANN401 - what TOML holds
     """Return, for each stage in [keep], whether its files are removed when they have been used."""
     if not isinstance(keep, dict):
-        raise Refused(f"{path}: [keep] is a table of stages")
+        raise Refused(f"{path}: [keep] must be a table of stages")
     for name, value in keep.items():
         if name not in names:
             hint = nearest(name, sorted(map(str, names)))
@@ -169,7 +169,7 @@ def chained(
         except ValueError as error:
             raise Refused(f"--then {text!r}: cannot be read: {error}") from None
         if not words:
-            raise Refused("--then: names no recipe; write a recipe, with its own options behind it")
+            raise Refused("--then: names no recipe; write a recipe, followed by its own options")
         options = {**each, **(last if number == len(then) else {})}
         table = JobTable(f"--then {text!r}", {})
         dataset, own = _recipe(table, made, ["--recipe", *words])

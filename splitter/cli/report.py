@@ -82,7 +82,7 @@ def _next_step(path: str, page: "Page", output: str) -> str:
     serve = f"splitter serve {shlex.quote(output)}"
     if is_url(path):
         return f"open it in a browser, if one can read the bucket; or: {serve}"
-    why = "to play what is in shards, or virtual" if page.in_shards else "over SSH"
+    why = "to play outputs in shards, or virtual ones" if page.in_shards else "over SSH"
     return f"open {Path(path).as_uri()} in a browser; {why}: {serve}"
 
 

@@ -13,7 +13,7 @@ def chosen_measures(names: str | None) -> tuple[Measure, ...]:
     listed = [name.strip() for name in (names or "").split(",")] if names is not None else []
     twice = next((name for name in listed if listed.count(name) > 1), None)
     if twice is not None:
-        raise Refused(f"--measure {names}: {twice!r} is there twice; name each measure once")
+        raise Refused(f"--measure {names}: {twice!r} is given twice; name each measure once")
     return tuple(map(_measure, listed))
 
 

@@ -149,5 +149,5 @@ def _object_in(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise BadResult(f"{path.name}: is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise BadResult(f"{path.name}: has no JSON object; expected the metadata of an output")
+        raise BadResult(f"{path.name}: is not a JSON object; expected the metadata of an output")
     return found

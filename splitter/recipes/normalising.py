@@ -42,11 +42,11 @@ class Loudness:
         if not ABSOLUTE_GATE < self.lufs <= 0:
             meant = f"; did you mean -{self.lufs:g}?" if 0 < self.lufs < -ABSOLUTE_GATE else ""
             raise Refused(
-                f"--loudness {self.lufs:g}: is in LUFS, more than {ABSOLUTE_GATE:g}, at most 0{meant}"
+                f"--loudness {self.lufs:g}: must be in LUFS, more than {ABSOLUTE_GATE:g}, at most 0{meant}"
             )
         if not ABSOLUTE_GATE < self.true_peak <= 0:
             raise Refused(
-                f"--true-peak {self.true_peak:g}: is in dBTP, more than {ABSOLUTE_GATE:g}, at most 0"
+                f"--true-peak {self.true_peak:g}: must be in dBTP, more than {ABSOLUTE_GATE:g}, at most 0"
             )
 
     def gain_of(self, sound: Sound) -> tuple[float, str]:

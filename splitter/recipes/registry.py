@@ -37,7 +37,7 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
         names = RECIPES.names()
         hint = (
             nearest(name, names)
-            or f"; there is {', '.join(names)}, or write module:Class or path/to/file.py:Class"
+            or f"; choose from {', '.join(names)}, or write module:Class or path/to/file.py:Class"
         )
         raise Refused(f"--recipe {name}: is not a recipe{hint}")
     module = _import_file(location) if location.endswith(".py") else _import_module(location)

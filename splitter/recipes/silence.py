@@ -43,7 +43,7 @@ class Silence(LabelledRecipe):
             raise Refused(f"--threshold-db {threshold_db:g}: must be more than 0")
         refuse_negative(min_silence=min_silence, min_seconds=min_seconds, pad=pad)
         if max_seconds is not None and not max(0.1, min_seconds) <= max_seconds < float("inf"):
-            raise Refused(f"--max-seconds {max_seconds:g}: must be at least 0.1, and --min-seconds")
+            raise Refused(f"--max-seconds {max_seconds:g}: must be at least 0.1, and at least --min-seconds")
         self.threshold_db = threshold_db
         self.min_silence, self.pad = exactly(min_silence), exactly(pad)
         self.least, self.most = exactly(min_seconds), exactly(max_seconds) if max_seconds else None

@@ -92,7 +92,7 @@ class Verification:
             self.find("record", OWN_FOLDER, str(error))
         if self.storage.users() != ("", before):
             raise Refused(
-                f"{self.storage.root}: a run has started there meanwhile; verify it when that run has ended"
+                f"{self.storage.root}: a run has started there since; verify it when that run has ended"
             )
         self.verdict.seconds = time.monotonic() - began
         return self.verdict
@@ -134,7 +134,7 @@ class Verification:
         if (status == FAILED).any():
             self._table(ERRORS, tables.errors)
         elif self.storage.exists(ERRORS):
-            self.find("table", ERRORS, "is there, though no input has failed")
+            self.find("table", ERRORS, "exists, although no input has failed")
         self._schema(tables.schema())
         self._gone(input_status.gone_with_outputs)
         # entries without rows in the manifest, whose outputs are used again if their input comes back
@@ -173,7 +173,7 @@ class Verification:
 
     def _schema(self, content: bytes) -> None:
         if not self.storage.exists(SCHEMA.name) or self.storage.read(SCHEMA.name) != content:
-            self.find("table", SCHEMA.name, f"is not what the commit records say; {MAKE_TABLES}")
+            self.find("table", SCHEMA.name, f"does not match the commit records; {MAKE_TABLES}")
 
     def _table(self, name: str, pieces: Callable[[], Iterator[bytes]]) -> None:
         """Compare a table, byte for byte, with what would be written from the commit records."""

@@ -118,7 +118,7 @@ class Verdict:
             found += [f"{show_count(left, 'input')} not done"] if left else []
             return f"{self.output}: {', '.join(found)}; {what}"
         others = [
-            (self.failed, "failed, as errors.csv says"),
+            (self.failed, "failed (see errors.csv)"),
             (self.gone, "no longer in the list"),
             (self.dropped, "dropped after use"),
             (self.inputs_dropped, "not made again, since their files were dropped after use"),
@@ -126,7 +126,7 @@ class Verdict:
         more = "".join(f"; {count:,} {words}" for count, words in others if count)
         if self.unstated:
             made = f"{show_count(self.unstated, 'shard')} made by an earlier version"
-            more += f"; no checksum is stated of {made}: only the outputs there were checked"
+            more += f"; no checksum is recorded for {made}: only the outputs there were checked"
         return f"{self.output}: no problems found: {what}{more}"
 
 

@@ -256,7 +256,7 @@ class Reproduction:
                 if found != other["checksum"]:
                     yield (
                         one["output"],
-                        f"is read with the checksum {found}, and made with {other['checksum']}",
+                        f"has the checksum {found} when read, but {other['checksum']} when made again",
                     )
 
 
@@ -275,12 +275,12 @@ def _differences(listed: str, committed: _Rows, made: _Rows, status: int) -> Ite
         return
     before, now = (_named(*rows, "column ") for rows in (committed, made))
     if len(before) != len(now):
-        yield listed, f"has {len(now):,} rows when it is made again where {len(before):,} are committed"
+        yield listed, f"has {len(now):,} rows when it is made again, but {len(before):,} are committed"
         return
     for one, other in zip(before, now, strict=True):
         output = one["output"]
         if bool(output) != bool(other["output"]):
-            yield listed, "has a file where it had none, or none where it had one, when it is made again"
+            yield listed, "has a file where it had none, or the reverse, when it is made again"
             continue
         ignored = _ADDRESS if not output or shard_of(output)[0] else frozenset({"shard_offset"})
         if is_virtual(one):

@@ -77,7 +77,7 @@ def row_differences(
         name = _named(table, header, row)
         before = committed.get(name, [])
         if number == 1 and committed.pop("line 1", []):
-            yield f"line 1 has other columns than were committed; {MAKE_TABLES}"
+            yield f"line 1 has different columns from those committed; {MAKE_TABLES}"
         elif before:
             yield f"line {number:,}, the row of {name}: {_edited(header, before.pop(0), row)}"
         else:
@@ -106,4 +106,4 @@ def _edited(header: Row, before: Row, now: Row) -> str:
     for name, one, other in zip(header, before, now, strict=True):
         if one != other:
             return f"{name} is {other[:100]!r} where {one[:100]!r} is committed"
-    return "is not written as it is committed"
+    return "is not written as it was committed"

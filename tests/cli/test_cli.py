@@ -250,7 +250,7 @@ def test_a_file_named_like_a_module(capfd, place):
     [
         ("word", "--recipe word: is not a recipe; did you mean 'words'?"),
         ("comand", "did you mean 'command'?"),
-        ("xyz", "is not a recipe; there is "),
+        ("xyz", "is not a recipe; choose from "),
         ("xyz", "or write module:Class or path/to/file.py:Class"),
         ("my recipes.py", "names a file; write my recipes.py:Class; it has Copy, Other"),
         ("my recipes.py:Cpy", "Cpy does not exist in my recipes.py; it has Copy, Other"),

@@ -69,7 +69,7 @@ def test_a_missing_package_is_named(capfd, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", without_soxr)
     said = here(capfd, "doctor")
     assert said.code == 1
-    assert "! not installed: soxr; install splitter again" in said.out
+    assert "! not installed: soxr; reinstall splitter" in said.out
     assert "pip install 'splitter-ml[s3]'" in said.out
 
 

@@ -336,7 +336,7 @@ Missing option '--command'; see splitter run --recipe command --help
 $ run list.csv --recipe command --command cat
 --command 'cat': has no {output}, the folder that outputs go to; add it, or keep what the program prints with --stdout NAME
 $ run list.csv --recipe command --command 'no-such-program {output}'
-'no-such-program': there is no such program that may be run; install it, or write its path
+'no-such-program': there is no such program to run; install it, or write its full path
 $ run list.csv --recipe command --command cat --stdout a/b
 --stdout 'a/b': is not the name of a file; write a name such as {stem}.txt
 $ run list.csv --config options.toml

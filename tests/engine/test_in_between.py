@@ -154,7 +154,7 @@ def test_a_run_that_comes_and_goes_while_another_process_verifies(  # noqa: PLR0
     monkeypatch.setattr(Verification, "_look", look_later)
     said = here(capfd, "verify", output)
     assert said.code == 2
-    assert said.lines[-1].endswith("a run has started there meanwhile; verify it when that run has ended")
+    assert said.lines[-1].endswith("a run has started there since; verify it when that run has ended")
     monkeypatch.undo()
     assert here(capfd, "verify", output).code == 0
 

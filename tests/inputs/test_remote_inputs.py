@@ -270,7 +270,7 @@ def test_a_recipe_that_opens_no_files_has_none_fetched(folder, web, texts):
     assert {request for request in web.requests if request.startswith("GET")} <= {"GET /in/b.txt"}
     assert errors(folder / "outputs") == {
         web.url("in/b.txt"): f"{web.url('in/b.txt')}: there is no such file",
-        web.url("in/c.txt"): f"{web.url('in/c.txt')}: is not at hand, since the recipe says "
+        web.url("in/c.txt"): f"{web.url('in/c.txt')}: cannot be opened, since the recipe says "
         "opens_files = False; leave that line out",
     }
 

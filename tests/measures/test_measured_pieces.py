@@ -128,7 +128,7 @@ def test_what_was_made_before_is_not_made_again(recipe):
     [
         ("snr,sn", "--measure 'sn': is unknown; did you mean 'snr'?"),
         ("volume", "--measure 'volume': is unknown; choose from levels, loudness, true_peak, clipping, snr"),
-        ("snr,snr", "--measure snr,snr: 'snr' is there twice"),
+        ("snr,snr", "--measure snr,snr: 'snr' is given twice"),
         ("", "--measure '': is unknown"),
     ],
 )

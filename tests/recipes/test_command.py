@@ -240,7 +240,7 @@ def test_a_program_that_cannot_be_started(a, tmp_path, capfd, program):
     ]
     said = here(capfd, "run", a[0].parent, *how)
     assert (said.code, said.out) == (2, "")
-    problem = "there is no such program that may be run; install it, or write its path"
+    problem = "there is no such program to run; install it, or write its full path"
     assert said.lines == [f"splitter: {program!r}: {problem}"]
     assert tree(tmp_path / "out") == before
     with pytest.raises(Refused, match="no such program"):
@@ -376,7 +376,7 @@ def test_outputs_get_metadata_from_their_names_and_from_json_beside_them(a, fold
     bad = python("open(__import__('sys').argv[1] + '/a.json', 'w').write('3'); "
                  "open(__import__('sys').argv[1] + '/a.txt', 'w')", "{output}")  # fmt: skip
     failed = Command(a, bad, json_metadata=True).run(folder / "bad", workers=1, quiet=True).failed
-    assert "a.json: has no JSON object" in failed["message"][0]
+    assert "a.json: is not a JSON object" in failed["message"][0]
 
 
 @pytest.mark.parametrize("pattern", ["page-([0-9]+)", "page-(?P<page>"])

@@ -120,11 +120,11 @@ def test_a_long_piece_is_the_same_part_after_part(folder, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"loudness": 23.0}, "--loudness 23: is in LUFS, more than -70, at most 0; did you mean -23?"),
-        ({"loudness": -90.0}, "--loudness -90: is in LUFS"),
-        ({"loudness": -23.0, "true_peak": 1.0}, "--true-peak 1: is in dBTP"),
+        ({"loudness": 23.0}, "--loudness 23: must be in LUFS, more than -70, at most 0; did you mean -23?"),
+        ({"loudness": -90.0}, "--loudness -90: must be in LUFS"),
+        ({"loudness": -23.0, "true_peak": 1.0}, "--true-peak 1: must be in dBTP"),
         ({"true_peak": -2.0}, "--true-peak -2: needs --loudness"),
-        ({"loudness": float("nan")}, "--loudness nan: is in LUFS"),
+        ({"loudness": float("nan")}, "--loudness nan: must be in LUFS"),
     ],
 )
 def test_what_no_piece_can_be(options, said):

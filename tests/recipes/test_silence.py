@@ -262,10 +262,10 @@ def test_at_another_rate_the_places_stay(speech):
         ({"threshold_db": 0.0}, "--threshold-db 0: must be more than 0"),
         ({"pad": -1.0}, "--pad -1: must be at least 0"),
         ({"min_silence": float("nan")}, "--min-silence nan: must be at least 0"),
-        ({"max_seconds": 0.01}, "--max-seconds 0.01: must be at least 0.1, and --min-seconds"),
+        ({"max_seconds": 0.01}, "--max-seconds 0.01: must be at least 0.1, and at least --min-seconds"),
         (
             {"max_seconds": 2.0, "min_seconds": 3.0},
-            "--max-seconds 2: must be at least 0.1, and --min-seconds",
+            "--max-seconds 2: must be at least 0.1, and at least --min-seconds",
         ),
     ],
 )

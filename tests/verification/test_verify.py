@@ -119,7 +119,7 @@ def test_nothing_is_found_where_nothing_is_wrong(outputs, capfd):
     assert (said.code, said.err) == (0, "")
     (line,) = said.out.splitlines()
     assert "no problems found: 8 inputs, " in line
-    assert "1 failed, as errors.csv says" in line
+    assert "1 failed (see errors.csv)" in line
 
 
 def test_nothing_is_written(outputs):
@@ -891,8 +891,8 @@ def test_of_shards_that_an_earlier_version_made_the_outputs_are_checked(sharded,
     verdict, shards = splitter.verify(outputs), len([*(outputs / "shards").iterdir()])
     assert (verdict.ok, verdict.unstated) == (True, shards)
     assert str(verdict).endswith(
-        f"; no checksum is stated of {shards} shards made by an earlier version: only the outputs there were "
-        "checked"
+        f"; no checksum is recorded for {shards} shards made by an earlier version: only the outputs there "
+        "were checked"
     )
     assert "no checksum" not in str(splitter.verify(sharded))
     content = bytearray(shard.read_bytes())
