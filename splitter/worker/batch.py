@@ -45,13 +45,13 @@ from splitter.worker.messages import Batch, Failure, Problems, Report, Tried, Wo
 from splitter.worker.rows import Metadata, OutputRow
 from splitter.worker.tools import WorkerTools
 
-# what a worker says it is at, where that is no input of its batch
+# the index that a worker reports while it is not at an input of its batch
 BETWEEN_INPUTS = -1
 TOGETHER = -2
 SECOND = -5
-# in a fused stage it is this, less the milliseconds that what it does now may take; 0 of them for any time
+# in a fused stage: this minus the milliseconds that the present work may take; with no limit, just this
 FUSED = -1000
-# a batch in which all inputs failed waits so long for the one that shows whether the recipe works
+# how long a batch in which all inputs failed waits for the one that shows whether the recipe works
 SECONDS_FOR_VERDICT = 10.0
 
 
@@ -70,9 +70,9 @@ class BatchInProgress:
         self._scratch = Scratch(tools.folder)
         self.record = RecordWriter()
         self.finished: set[int] = set()
-        # of members of shards, the files that they become, and their names in the list
+        # for members of shards: their temporary files, and their names in the list
         self._current_members: dict[int, tuple[str, str]] = {}
-        # why process_batch has failed, and whether the first input has shown that the recipe works
+        # why process_batch failed, and whether the first input has been used to judge the recipe
         self._batch_failure: Failure | None = None
         self._is_judged = False
         self._remote = self._remote_inputs()
@@ -89,7 +89,7 @@ class BatchInProgress:
         self.sink.close()
 
     def _remote_inputs(self) -> dict[int, RemoteInput]:
-        """Return what is to be fetched, by index."""
+        """Return the inputs to fetch, by index."""
         batch = self.batch
         if not is_url(self.job.layout.root) and not any(b"://" in text for text in batch.texts):
             return {}
@@ -99,7 +99,7 @@ class BatchInProgress:
             if not (self.job.dataset.opens_files or found.size == UNREADABLE):
                 continue
             if is_url(url) and index not in batch.failures and index not in batch.members:
-                # what an earlier stage states of its outputs is no version of a store
+                # the size and time that an earlier stage states are not a version in the store
                 tells = found.size != UNREADABLE and self.job.marks.header is None
                 remote[index] = RemoteInput(url, found if tells else None)
         return remote
@@ -107,10 +107,10 @@ class BatchInProgress:
     def _path(self, index: int) -> str:
         return self.job.layout.location(self.rows[index][0][self.job.at])
 
-    # -- the way of a batch ----------------------------------------------------------------------------------
+    # -- the steps of a batch --------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Process all inputs, then commit; raises RecipeError if the recipe is to blame."""
+        """Process all inputs, then commit; raise RecipeError if the recipe is to blame."""
         together = self.job.dataset.process_batch
         if together and not self.batch.one_by_one and len(self.batch):
             self._process_together(together)
@@ -123,7 +123,7 @@ class BatchInProgress:
             self.process_next(index)
 
     def process_next(self, index: int) -> None:
-        """Process one input, unless it is done, and drop what was fetched for it."""
+        """Process one input unless it is finished, then drop the files fetched for it."""
         tools = self.tools
         if index not in self.finished:
             tools.mark(index)
@@ -135,7 +135,7 @@ class BatchInProgress:
             self._judge(self.batch.second, index)
 
     def _judge(self, second: Batch, index: int) -> None:
-        """Raise RecipeError if another input fails just as the first one has."""
+        """Raise RecipeError if another input fails in the same way as this one; otherwise open the gate."""
         blame, tools = self.blame, self.tools
         if blame is not None:
             tools.mark(SECOND)
@@ -171,7 +171,7 @@ class BatchInProgress:
             attempt += 1
 
     def _attempt(self, index: int, attempt: int) -> bool:
-        """Process one input; return False if it could not be read, which may pass."""
+        """Process one input; return False if reading it failed in a way that may be temporary."""
         surroundings = self.tools.surroundings
         try:
             self._store(index, checked_result(self.tools.process(self._take(index))))
@@ -198,7 +198,7 @@ class BatchInProgress:
         return True
 
     def _classify(self, index: int, error: BaseException, attempts: int) -> None:
-        """Note why an input failed: it cannot be read, or processing it has raised an error."""
+        """Note why an input failed: it cannot be read, or processing it raised an error."""
         dataset, path = self.job.dataset, self._path(index)
         unreadable = not_read(error, path)
         if unreadable and isinstance(error, OSError):
@@ -211,7 +211,7 @@ class BatchInProgress:
         self._fail(index, failure, kind, unreadable=unreadable)
 
     def _in_words_of_the_list(self, index: int, failure: Failure) -> Failure:
-        """Return the failure with the name of a remote file instead of that of its copy."""
+        """Return the failure with the URL of a remote input instead of the path of its copy."""
         if index not in self._remote:
             return failure
         url = self._remote[index].url
@@ -226,22 +226,23 @@ class BatchInProgress:
             return UnopenedFile(*input_file)
         if index in self._members:
             member = tools.members.take(input_file, index, self._members[index])
-            # not by `local_path`, which would make it a file
+            # not by `local_path`, which would write the member to a file
             self._current_members[index] = member[1], member.input
             return member
         if index in self._remote:
             fetched = tools.fetcher.take(index)
             if self.job.marks.header is None or self._found[index].size == UNREADABLE:
-                # what was read, if it has changed since the survey: a version may come back, a time may not
+                # note the version that was read: if the object has changed since the survey, the version
+                # noted then may come back, which the time of a file does not
                 self._found[index] = fetched.found
             return input_file._replace(local_path=fetched.path)
         if self._found[index].size == UNREADABLE:
-            # it may have appeared since; if not, this says why
+            # the file may have appeared since the survey; if not, this raises the reason
             self._found[index] = look_at(input_file.local_path)
         return input_file
 
     def _process_together(self, together: Callable[[Sequence[InputFile]], Any]) -> None:
-        """Give the batch to `process_batch`; what it leaves undone is then tried one by one."""
+        """Give the batch to `process_batch`; inputs that it does not finish are then tried one by one."""
         surroundings = self.tools.surroundings
         indexes, inputs = [], []
         for index in range(len(self.batch)):
@@ -262,7 +263,7 @@ class BatchInProgress:
         except BaseException as error:  # noqa: BLE001 - a user's method may raise anything
             surroundings.after_user_code()
             self.sink.drop_input()
-            # as text, since the error itself would keep alive what the batch used, such as a GPU's memory
+            # as text: the exception would keep alive what the batch used, such as memory of a GPU
             self._batch_failure = failure_of(error, 1)
             self.report.counts.one_by_one = 1
             self.report.problems.one_by_one_why = f"raised {in_one_line(error)}"
@@ -299,12 +300,12 @@ class BatchInProgress:
         self._keep(index, self._named(index, made, metadata), metadata, outputs=files, size=size)
 
     def _passes(self, row: Row, metadata: Metadata) -> bool:
-        """Return whether an output is to be stored; all are, but in shards."""
+        """Return whether to store an output: with shards and --keep, only if it meets the condition."""
         tools = self.tools
         return tools.holds is None or tools.holds((dict(zip(self.job.header, row, strict=True)), metadata))
 
     def _folder(self, index: int) -> str:
-        """Return the folder in the output for an input."""
+        """Return the folder of an input's outputs, in the output folder."""
         layout = self.job.layout
         return layout.folder(layout.key(self.rows[index][0][self.job.at]))
 
@@ -331,7 +332,7 @@ class BatchInProgress:
         self.add(index, DONE, head=head, outputs=outputs, size=size, text=text)
 
     def _fail(self, index: int, failure: Failure, kind: str = "", *, unreadable: bool = False) -> None:
-        """Note a failed input; one that cannot be read now keeps what it had.
+        """Note a failed input; one that cannot be read now keeps its earlier outputs.
 
         `kind` names the error in short messages.
         """
@@ -356,8 +357,8 @@ class BatchInProgress:
         outputs: int = 0,
         size: int = 0,
     ) -> None:
-        """Add an input's entry to the commit record, and of a trial to the report."""
-        # if the file has changed since it was found so, the next run does it again
+        """Add an input's entry to the commit record, and in a trial its outputs to the report."""
+        # if the file has changed since it was looked at, the next run does it again
         mark = self.job.marks.of(self.batch.texts[index], *self._found[index])
         key = self.batch.keys[index]
         if self.batch.trial and outputs:
@@ -371,19 +372,19 @@ class BatchInProgress:
     # -- commit ----------------------------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        """Publish and commit what is finished."""
+        """Publish and commit the finished inputs."""
         batch, gate = self.batch, self.tools.gate
         if not self.finished:
             return
         if batch.waits_for_verdict and gate and self.report.counts.failed == len(batch):
-            # if the recipe is to blame, none of these is to stand in errors.csv
+            # if the recipe is to blame, none of these failures may get into errors.csv
             gate.wait(SECONDS_FOR_VERDICT)
         vanish = [name for index, names in batch.stale.items() if index in self.finished for name in names]
         keys = [batch.keys[index] for index in sorted(self.finished)]
         self.publish(keys, vanish, durable=self.job.durable or bool(vanish))
 
     def publish(self, keys: list[int], vanish: list[str], *, durable: bool) -> None:
-        """Begin, remove what is stale, publish, commit: the order that makes every crash recoverable."""
+        """Begin, remove stale outputs, publish, commit: in this order, every crash is recoverable."""
         name, journal, storage = self.batch.name, self.tools.journal, self.job.storage
         appear = self.sink.names()
         storage.confirm()
@@ -393,7 +394,7 @@ class BatchInProgress:
             self.sink.publish()
             if durable:
                 storage.sync([*appear, *vanish])
-            # it may have taken long
+            # publishing may have taken long
             storage.confirm()
         journal.commit(name, self.record)
         if appear or vanish:
@@ -402,7 +403,7 @@ class BatchInProgress:
 
 
 class TrialInProgress(BatchInProgress):
-    """A batch that is only tried, until an input gives an output file: nothing is published."""
+    """A batch that is only tried, until an input gives an output file; nothing is published."""
 
     def _open_sink(self) -> SinkWriter:
         return DiscardWriter(self.job.storage, self.batch.name)
@@ -417,7 +418,7 @@ class TrialInProgress(BatchInProgress):
 
 
 def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
-    """Refuse an output name that is not one path component, or that was taken."""
+    """Refuse an output name that is not one path component, or is in `names`; add it there."""
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise BadResult(f"output name {name!r} is not one path component")
     try:

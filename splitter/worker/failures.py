@@ -1,4 +1,4 @@
-"""Turn an exception into a row of errors.csv, and tell whether the recipe or the input is to blame."""
+"""Turn an exception into a row of errors.csv, and say whether the recipe or the input is to blame."""
 
 import errno
 import os
@@ -27,19 +27,19 @@ _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENX
 
 
 def failure_of(error: BaseException, attempts: int, renamed: tuple[str, str] | None = None) -> Failure:
-    """Return the row of errors.csv for an exception; `renamed` is a path, and what stands for it there."""
+    """Return the row of errors.csv for an exception; `renamed` is a path, and the text that replaces it."""
     shown = "" if isinstance(error, InputError) else shown_from_own(error)
     return Failure(type(error).__name__, _message(error, renamed), shown, attempts)
 
 
 def shown_from_own(error: BaseException) -> str:
-    """Return the traceback from the user's own code on."""
+    """Return the traceback, starting in the user's own code."""
     text = "".join(traceback.format_exception(_without_own(error)))
     return in_unicode(text[-LONGEST_MESSAGE:])
 
 
 def after_batch(fault: Failure | None, failure: Failure) -> Failure:
-    """Put the error of `process_batch` before that of an input that was then tried alone."""
+    """Put the traceback of `process_batch` before that of an input that was then tried alone."""
     if fault is None or not failure.traceback or failure.message == fault.message:
         return failure
     before = (
@@ -58,7 +58,8 @@ def not_read(error: BaseException, path: str) -> bool:
     """Return whether the input itself could not be read, as opposed to another file or bad content."""
     if isinstance(error, OSError) and error.errno is not None:
         if not isinstance(error.filename, (str, bytes, os.PathLike)):
-            # a descriptor has no name; but a connection refused, say, is not about the input
+            # an error about a descriptor has no file name; nor has a refused connection, but that is not
+            # about the input
             return error.errno in _OF_READING
         return os.path.normpath(os.fsdecode(error.filename)) == os.path.normpath(path)
     return isinstance(error, UnreadableInput)
@@ -69,8 +70,8 @@ class Blame:
     """A failure that may be the fault of the recipe's own code.
 
     Attributes:
-        failure: As in errors.csv.
-        where: The line that raised it.
+        failure: The failure, as in errors.csv.
+        where: The line that raised it; empty if it has no traceback.
     """
 
     failure: Failure
@@ -78,13 +79,13 @@ class Blame:
 
     @classmethod
     def of(cls, error: BaseException, failure: Failure, dataset: ProcessorDataset) -> "Blame | None":
-        """Return None if splitter itself has found the input to be wrong."""
+        """Return the blame for an error; None if it is splitter itself that refused the input."""
         if isinstance(error, InputError) and not isinstance(error, BadResult):
             return None
         return cls(failure, line_of(error, dataset) if failure.traceback else "")
 
     def is_like(self, other: "Blame") -> bool:
-        """Return whether it is the same error from the same line."""
+        """Return whether both are the same error, raised by the same line."""
         return (self.failure.error, self.where) == (other.failure.error, other.where)
 
     def __str__(self) -> str:
@@ -106,7 +107,7 @@ def _file_of(dataset: ProcessorDataset) -> str | None:
 
 
 def kind_and_line(kind: str, shown: str, dataset: ProcessorDataset) -> str:
-    """Return the type of an error, and the last line of the user's code that its traceback names."""
+    """Return the type of an error, with the last line of user code in its traceback if there is one."""
     steps = _STEP.findall(shown)
     code = _file_of(dataset)
     path, line = next((step for step in reversed(steps) if step[0] == code), [("", ""), *steps][-1])
@@ -125,7 +126,7 @@ def _message(error: BaseException, renamed: tuple[str, str] | None = None) -> st
         text = "its message cannot be shown"
     if renamed is not None:
         text = text.replace(*renamed)
-    # the names of scratch folders are random, and what is published must not be
+    # the names of scratch folders are random, and nothing random may be published
     return in_unicode(_SCRATCH.sub(SCRATCH_SHOWN, text[:LONGEST_MESSAGE]))
 
 

@@ -1,10 +1,10 @@
-"""Stages of a pipeline that are fused with the one before: done in its worker, on files that are not stored.
+"""Stages of a pipeline that run in the workers of the stage before, on files that need not be stored.
 
     parent   process ─┐                              ┌─ commit, without files that all have used
     child             └─ process ── publish ── commit ─┘
 
-What the child does is an ordinary batch of its own run, in its own folder. Whatever is not as usual is left
-to the child's own workers: then the files of the parent are published, as if the stages were not fused.
+The child's work is an ordinary batch of its own run, in its own folder. Anything unusual is left to the
+child's own workers: then the files of the parent are published, as if the stages were not fused.
 """
 
 import contextlib
@@ -39,28 +39,28 @@ if TYPE_CHECKING:
     from splitter.inputs.fetching import RemoteInput
     from splitter.worker.worker import Worker
 
-# after the generation in the names of records: they sort before those of the stage's own batches
+# in names of records, after the generation: these sort before the records of the stage's own batches
 MARK = "--fused-"
 
 
 class LeftToOwnWorkers(StorageError):
-    """Something is not as usual, so that the stage's own workers do this batch."""
+    """An unusual case, which leaves this batch to the stage's own workers."""
 
 
 class LeftHalfDone(StorageError):
-    """What was begun in the folder of the stage cannot be undone, so nothing may go on as if it were."""
+    """A failure to undo what was begun in the stage's folder: nothing may continue as if it were undone."""
 
 
 @dataclass(frozen=True)
 class FusedOrder:
-    """What a worker of the stage before needs to know of a stage.
+    """What a worker of the stage before needs to know about a stage.
 
     Attributes:
-        job: As its own workers have it; rows may have other columns.
+        job: The job that its own workers have; rows may have other columns.
         listing: How the rows of the stage before become its own.
-        generation: That of its run.
+        generation: The generation of its run.
         timeout: Seconds for one input.
-        step: How many inputs are done, and committed, at once; None for all.
+        step: How many inputs are processed, and committed, at once; None for all.
     """
 
     job: Job
@@ -70,24 +70,24 @@ class FusedOrder:
     step: int | None
 
     def name_of(self, batch: str) -> str:
-        """Return the name of the stage's own batch that is made of one of the stage before."""
+        """Return the name of the batch that this stage makes from one of the stage before."""
         return f"{self.generation:06d}{MARK}{batch}"
 
     @property
     def takes_files(self) -> bool:
-        """Whether it takes what the stage before makes; or else what that takes itself."""
+        """Whether its inputs are the outputs of the stage before; otherwise, they are that stage's inputs."""
         return not self.listing.source.adds_columns
 
 
 class FusingInProgress(BatchInProgress):
-    """A batch of a stage that others are fused with."""
+    """A batch of a stage with which other stages are fused."""
 
     def __init__(
         self, batch: Batch, tools: WorkerTools, stages: "FusedStages", files: Mapping[str, str] | None = None
     ) -> None:
-        """`files` says where the inputs are that are not stored, by what is listed."""
+        """Take the paths of inputs that are not stored as `files`, by their names in the list."""
         self._stages, self._files = stages, files or {}
-        # whether no other worker will ask for what this batch makes, or for what it takes itself
+        # whether no other worker will need the outputs of this batch, and whether none will need its inputs
         self._is_used, self._is_passed = False, True
         super().__init__(batch, tools)
 
@@ -98,7 +98,7 @@ class FusingInProgress(BatchInProgress):
 
     def _do_fused(self, staged: Mapping[str, str], fused: Fused) -> None:
         made = AboutToBeCommitted(tuple(self.job.header), tuple(self.record.done()))
-        # of each stage that is left to its own workers, whether it takes what this one makes
+        # for each stage that is left to its own workers, whether it takes the outputs of this one
         left: list[bool] = []
         for content, inner in fused.stages:
             stage = self._stages.of(content)
@@ -111,7 +111,7 @@ class FusingInProgress(BatchInProgress):
         self.tools.mark(BETWEEN_INPUTS)
 
     def publish(self, keys: list[int], vanish: list[str], *, durable: bool) -> None:
-        """Commit only, where all that read the files have used them."""
+        """Publish and commit; only commit if all stages that read the files have used them."""
         if not self._is_used:
             super().publish(keys, vanish, durable=durable)
             return
@@ -131,7 +131,7 @@ class _FusedInProgress(FusingInProgress):
 
     @property
     def is_finished(self) -> bool:
-        """Whether nobody will ask for its inputs again."""
+        """Whether no other worker will need its inputs."""
         return self._is_passed and not self.report.counts.failed and len(self.finished) == len(self.batch)
 
     def _open_sink(self) -> SinkWriter:
@@ -147,7 +147,7 @@ class _FusedInProgress(FusingInProgress):
         return super()._take(index)._replace(local_path=self._path(index))
 
     def _in_words_of_the_list(self, index: int, failure: Failure) -> Failure:
-        """Return the failure with the folder that the file would be in."""
+        """Return the failure with the folder where the file would be if it were stored."""
         location = self.job.layout.location(self.rows[index][0][self.job.at])
         here, there = (os.path.dirname(path) for path in (self._path(index), without_secrets(location)))
         return replace(failure, message=failure.message.replace(here, there))
@@ -158,7 +158,7 @@ class _FusedInProgress(FusingInProgress):
 
 
 class _NewFilesWriter(FilesWriter):
-    """Publishes nothing where something is already."""
+    """A writer that leaves the batch to the stage's own workers if a name is taken."""
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
         try:
@@ -171,19 +171,19 @@ class _NewFilesWriter(FilesWriter):
 
 
 class FusedStage:
-    """A stage in the worker of the stage before."""
+    """A fused stage, in a worker of the stage before."""
 
     def __init__(self, order: FusedOrder, stages: "FusedStages") -> None:
         self.order, self.stages = order, stages
         self._worker: Worker | None = None
         self._inputs = 1
-        # whether its recipe has worked here, and whether it cannot
+        # whether its recipe has worked here, and whether its setup() has failed
         self._works = self._is_broken = False
         self._tools: dict[tuple[str, ...], WorkerTools] = {}
         self._keys_before: np.ndarray | None = None
 
     def do(self, made: AboutToBeCommitted, files: Mapping[str, str], batch: str, fused: Fused) -> bool:
-        """Do what a batch of the stage before has made; return whether nobody will ask for it again."""
+        """Process the files of a batch of the stage before; return whether no other worker will need them."""
         if self._is_broken:
             return False
         self.stages.mark(FUSED)
@@ -201,7 +201,7 @@ class FusedStage:
                 _batch_of(self.order.name_of(batch), source, rows, tools), fused=fused, step=self.order.step
             )
             if np.isin(np.array(whole.keys, "u8"), self._done_before()).any():
-                # what is stale has to go, also if nothing comes in its place
+                # stale outputs must go even if nothing replaces them: the stage's own workers see to that
                 return False
             with tools.job.storage.at_work():
                 finished = [self._do_step(step, tools, files) for step in whole.steps()]
@@ -211,7 +211,7 @@ class FusedStage:
         except SetupError:
             self._is_broken = True
         except (SplitterError, OSError):
-            # what it is, the stage's own workers will find out
+            # the stage's own workers will find out what is wrong
             pass
         return False
 
@@ -231,7 +231,7 @@ class FusedStage:
         return in_progress.is_finished
 
     def undo(self, batch: str) -> None:
-        """Undo what was begun under this name, or in a step of it."""
+        """Undo the batches begun under this name, or as steps of it."""
         storage = self.order.job.storage
         journal = Journal(storage)
         with storage.at_work():
@@ -240,7 +240,7 @@ class FusedStage:
                     journal.finish_batch(begun.removesuffix(BEGUN))
 
     def _done_before(self) -> np.ndarray:
-        """Return the inputs of which an earlier run has made files."""
+        """Return the keys of inputs from which an earlier run made files."""
         if self._keys_before is None:
             journal = Journal(self.order.job.storage)
             names = [name for name in journal.record_names() if not name.endswith(BEGUN)]
@@ -249,14 +249,14 @@ class FusedStage:
         return self._keys_before
 
     def see_whether_it_works(self, batch: BatchInProgress) -> None:
-        """Commit no batch in which all have failed before the recipe has worked here."""
+        """Raise LeftToOwnWorkers if all inputs failed and the recipe has never worked here."""
         counts = batch.report.counts
         self._works = self._works or counts.done + counts.skipped > 0
         if not self._works:
             raise LeftToOwnWorkers(f"{batch.batch.name}: everything failed")
 
     def _tools_for(self, source: ListSource) -> WorkerTools:
-        """Return the tools for rows with these columns; a stage gets columns as it goes on."""
+        """Return the tools for rows with these columns; further columns may come during a run."""
         if self._worker is None:
             worker = self.stages.begin(replace(self.order.job, cpus=self.stages.cpus), self._mark)
             try:
@@ -274,13 +274,13 @@ class FusedStage:
         return self._tools[header]
 
     def _mark(self, index: int) -> None:
-        """Note how long what begins now may take."""
+        """Note how long the work that begins now may take."""
         inputs = self._inputs if index == TOGETHER else int(index >= 0)
         self.stages.mark(FUSED - int(1000 * inputs * (self.order.timeout or 0)))
 
 
 class FusedStages:
-    """The fused stages of a worker, each begun when there is something to do."""
+    """The fused stages of a worker, each loaded when there is something to do."""
 
     def __init__(
         self,
@@ -288,15 +288,15 @@ class FusedStages:
         mark: Callable[[int], None],
         cpus: int,
     ) -> None:
-        """Take what makes a worker for a job, and what is told where it is."""
+        """Take `begin`, which makes a worker for a job, and `mark`, which notes what that worker is at."""
         self.begin, self.mark, self.cpus = begin, mark, cpus
         self._stages: dict[bytes, FusedStage | None] = {}
         self.workers: list[Worker] = []
 
     def of(self, content: bytes) -> FusedStage | None:
-        """Return a stage; None if its recipe cannot be loaded here."""
+        """Return the stage that is pickled in `content`; None if its recipe cannot be loaded here."""
         if content not in self._stages:
-            # the order, and the recipe's code where a worker may not have it
+            # the order, and the recipe's code if a worker may not have it
             order, sources = pickle.loads(content)  # noqa: S301 - from the driver of this pipeline
             if sources:
                 sys.meta_path.insert(0, TextImporter(sources))
@@ -307,7 +307,7 @@ class FusedStages:
         return self._stages[content]
 
     def undo(self, fused: Fused, batch: str) -> None:
-        """Undo what a dead runner has begun in the stages, with a batch of this name."""
+        """Undo what a dead runner began in these stages, with a batch of this name."""
         for content, inner in fused.stages:
             stage = self.of(content)
             if stage is not None:
@@ -316,7 +316,7 @@ class FusedStages:
                 self.undo(inner, name)
 
     def close(self) -> None:
-        """Restore the process."""
+        """Close the workers of the stages."""
         for worker in self.workers:
             worker.close()
 

@@ -1,4 +1,4 @@
-"""A batch in progress that makes the shards of a group; older shards' other samples are taken over."""
+"""A batch in progress that makes the shards of a group, and copies other samples from the older shards."""
 
 import contextlib
 import shutil
@@ -28,9 +28,9 @@ class SampleLost(Exception):
 
 
 class OlderShards:
-    """The shards that a batch replaces, and from which it takes over samples.
+    """The shards that a batch replaces, and from which it copies samples.
 
-    A shard in a store is copied here first, in large pieces: a request for each sample would take long.
+    A shard in a store is copied here first, in large pieces: a request for each sample would be slow.
     """
 
     def __init__(self, storage: Storage, folder: str) -> None:
@@ -38,7 +38,7 @@ class OlderShards:
         self._readers: dict[str, OutputReader | None] = {}
 
     def read(self, address: Address) -> bytes:
-        """Return the content of an output; raises SampleLost if that is damaged or gone."""
+        """Return the content of an output; raise SampleLost if it is damaged or gone."""
         shard, _ = shard_of(address.output)
         if shard not in self._readers:
             self._readers[shard] = self._opened(shard)
@@ -56,19 +56,19 @@ class OlderShards:
         return None
 
     def close(self) -> None:
-        """Remove the copies."""
+        """Remove the local copies."""
         self._readers.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class GroupInProgress(BatchInProgress):
-    """A batch that makes the shards of a group: rows are complete, and entries made, when all shards are."""
+    """A batch that makes the shards of a group: it completes rows and makes entries after all shards."""
 
     sink: ShardsWriter
 
     def __init__(self, batch: Batch, tools: WorkerTools, group: Group) -> None:
         self._group = group
-        # what is made now, and what is taken over from older shards
+        # the inputs that are processed now, and those whose samples are copied from older shards
         self._made: list[tuple[int, OutputOwner]] = []
         self._carried: list[tuple[GroupMember, OutputOwner]] = []
         super().__init__(batch, tools)
@@ -79,7 +79,7 @@ class GroupInProgress(BatchInProgress):
         return self.job.sink.open(self.job.storage, self.batch.name, [*stale, *group.shards], group.number)
 
     def _process_all(self) -> None:
-        """Process inputs, and take over what others have, in the order of the group as far as possible."""
+        """Process inputs, and copy the samples of others, in the order of the group as far as possible."""
         batch, group = self.batch, self._group
         index_of = {rank: index for index, rank in enumerate(group.ranks)}
         member_of = {member.rank: member for member in group.members}
@@ -109,8 +109,8 @@ class GroupInProgress(BatchInProgress):
         made: list[OutputRow],
         metadata: Metadata,
         *,
-        outputs: int,  # noqa: ARG002 - the rows tell
-        size: int,  # noqa: ARG002 - the rows tell
+        outputs: int,  # noqa: ARG002 - counted from the rows
+        size: int,  # noqa: ARG002 - counted from the rows
     ) -> None:
         """Give the outputs of an input to the shards."""
         head, rows = self.tools.rows.rows(self.rows[index][0], made, metadata)
@@ -121,12 +121,12 @@ class GroupInProgress(BatchInProgress):
         self.finished.add(index)
 
     def _carry(self, member: GroupMember, older: OlderShards) -> None:
-        """Take over what an input has in an older shard."""
+        """Copy the samples of an input from an older shard."""
         owner = OutputOwner(member.rank, member.number, member.head, member.rows)
         try:
             contents = [*map(older.read, _addresses(owner))]
         except SampleLost as error:
-            # the shard was damaged or removed: what was in it is lost
+            # the shard was damaged or removed: the input has to be done again
             self.record.add_not_done(member.key)
             self.report.notes.append(str(error))
             self.report.counts.undone += 1
@@ -137,7 +137,7 @@ class GroupInProgress(BatchInProgress):
     def _commit(self) -> None:
         """Publish the shards of the group, and remove the older ones.
 
-        If something was taken over from those, the batch is promised first, so that recovery can finish it.
+        If samples were copied from those, write a promise first, so that recovery can finish the batch.
         """
         batch, group, storage, journal = self.batch, self._group, self.job.storage, self.tools.journal
         is_for_others = bool(group.dropped or group.renews or self.report.counts.undone)
@@ -154,7 +154,7 @@ class GroupInProgress(BatchInProgress):
         moves = self.sink.moves()
         self.record.shards = {move.target: (move.size, move.checksum) for move in moves}
         vanish = [*dict.fromkeys([*group.shards, *loose])]
-        # what cannot be taken over goes with its shard
+        # all inputs that had samples in the older shards: what is not copied goes with its shard
         keys = [batch.keys[index] for index in sorted(self.finished)] + group.dropped
         keys += [member.key for member in group.members]
         if not self._carried:
@@ -168,7 +168,7 @@ class GroupInProgress(BatchInProgress):
         storage.unstage(batch.name)
 
     def _add_entries(self) -> None:
-        """Add the entry of each input, now that all know where their outputs are."""
+        """Add the entry of each input, now that the addresses of all outputs are known."""
         for index, owner in self._made:
             self.add(index, DONE, head=owner.head, **_entry(owner))
         for member, owner in self._carried:
@@ -178,7 +178,7 @@ class GroupInProgress(BatchInProgress):
 
 
 def _in_reading_order(ranks: list[int], locations: dict[int, MemberLocation]) -> list[int]:
-    """Return the ranks of a group, those of packed shards in the order of their members.
+    """Return the ranks of a group, with the members of gzip and Parquet shards in the order of the shard.
 
     Otherwise, with shuffled inputs, each member would be sought from the beginning of its shard.
     """
@@ -193,7 +193,7 @@ def _in_reading_order(ranks: list[int], locations: dict[int, MemberLocation]) ->
 
 
 def _entry(owner: OutputOwner) -> dict[str, Any]:
-    """Return what the commit record says of the outputs of an input."""
+    """Return what the commit record says about the outputs of an input."""
     sizes = [int(row[owner.at + SIZE_AT]) for row in owner.rows if row[owner.at]]
     return {"outputs": len(sizes), "size": sum(sizes), "text": CsvText().encode(owner.rows)}
 

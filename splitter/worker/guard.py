@@ -1,10 +1,10 @@
 """Guard a runner: a bad input ends a runner, never a run.
 
 A guard takes batches and runs no user code. The runner, forked from it, processes, stores and commits,
-and notes the input it is at in memory that both see. The guard ends a runner that takes too long or too
+and notes its current input in memory that both share. The guard ends a runner that takes too long or too
 much memory, names the input that a dead runner was at, and starts another runner for the rest.
 
-    driver ── guard ── runner ── what the user's code starts
+    driver ── guard ── runner ── processes that user code starts
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Guard:
-    """Runs batches in a runner, whatever they do to it."""
+    """The process that runs batches in a runner, and survives whatever they do to it."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Guard:
     ) -> None:
         """Take the limits for one input: seconds, and bytes above what the runner holds after setup().
 
-        A guard that listens reports what user code prints, where no terminal shows it.
+        A guard that listens reports what user code prints, for workers without a terminal.
         """
         self._job = job
         self._timeout, self._memory = timeout, memory
         self._journal = Journal(job.storage)
         self._gate = gate
         self._runner = Runner(job, gate, listens=listens)
-        # the batch that it is at
+        # the name of the current batch; before the first one, that of the runner's folder
         self._name = self._runner.scratch
         self._is_leaving = False
         self._deaths_when_fused = 0
@@ -64,9 +64,9 @@ class Guard:
         self._counts = WorkCounts()
 
     def protect(self) -> None:
-        """Have this process end with its parent, together with its runner and all that this has started."""
+        """Make this process end with its parent, together with the runner and everything that it started."""
         die_with_parent(parent_process(), signal.SIGTERM)
-        # if the guard itself is killed, the session tells the driver what belonged to it
+        # if the guard itself is killed, the driver finds its processes by their session
         os.setsid()
         adopt_orphans()
         signal.signal(signal.SIGTERM, self._leave)
@@ -74,7 +74,7 @@ class Guard:
             signal.signal(number, signal.SIG_IGN)
 
     def run(self, batch: Batch) -> Report:
-        """Do a batch to its end; an input that ends the runner is one failed input."""
+        """Run a batch to its end; an input that ends the runner is one failed input."""
         total = Report(batch.name)
         if self._deaths_when_fused >= TRIES_IF_KILLED:
             batch = replace(batch, fused=None)
@@ -99,7 +99,7 @@ class Guard:
     def stop(self) -> None:
         """End the runner and everything it started."""
         self._runner.kill()
-        # also where a signal came while the first runner was being forked
+        # two names, since a signal may come while the first runner is being forked
         for name in (self._runner.scratch, self._name):
             self._journal.release(name)
 
@@ -115,7 +115,7 @@ class Guard:
         return answer if isinstance(answer, Report) else self._bury(answer)
 
     def _wait(self, batch: Batch) -> "Report | Failure | None":
-        """Return the runner's report, or why it must end, or None when it has died."""
+        """Return the runner's report, or why the runner must end, or None if it has died."""
         size = len(batch)
         while True:
             if self._notebook.is_due:
@@ -130,7 +130,7 @@ class Guard:
                 return failure
 
     def _hung_up(self) -> Failure | None:
-        """Tell why the runner's end of the pipe is closed: None if it is dead, else user code closed it."""
+        """Return why the runner's pipe is closed: None if the runner is dead, or that user code closed it."""
         give_up = time.monotonic() + SECONDS_TO_END
         while time.monotonic() < give_up:
             if self._runner.has_ended():
@@ -171,7 +171,7 @@ class Guard:
         return None
 
     def _note(self, batch: Batch) -> None:
-        """Note what the runner is doing, for somebody who watches."""
+        """Note what the runner is doing, for `splitter serve --watch`."""
         index, since = self._runner.notes.read_index()
         doing = "setup()" if index == SETUP else ""
         if index >= 0:
@@ -211,12 +211,12 @@ class Guard:
     def _after(
         self, death: "_Death", batch: Batch, name: str, killed: dict[int, int], total: Report
     ) -> list[Batch]:
-        """Return what is left to do of a batch whose runner died, the next piece last."""
+        """Return the pieces of a batch that are left to do after its runner died, the next one last."""
         is_committed = self._journal.finish_batch(name)
         self._journal.release(name)
         if is_committed:
             killed.pop(IDLE, None)
-            # it could not report any more
+            # the runner died before it could report
             record = Record.read(self._job.storage, name)
             total += Report(counts=counts_of(record.entries, len(batch)))
             return []
@@ -224,9 +224,10 @@ class Guard:
         if index in (SECOND, TOGETHER) or index <= FUSED:
             return [self._without(index, batch, death, total)]
         if index == BETWEEN_INPUTS and batch.fused is not None and not batch.fused.dead:
-            # what is fused may be committed already, and its inputs may come out in another way now
+            # fused stages may have committed already, and the outputs that they take may differ this time
             batch = replace(batch, fused=replace(batch.fused, dead=batch.name))
-        # killed from outside: by the kernel for want of memory, or by someone; the input may be innocent
+        # a runner may be killed from outside, by a user or by the kernel when memory is short: the input may
+        # be innocent, so it gets more than one try
         suspect = batch.keys[index] if index >= 0 else IDLE
         killed[suspect] = killed.get(suspect, 0) + 1
         if index < 0 and killed[IDLE] >= TRIES_IF_KILLED:
@@ -238,26 +239,26 @@ class Guard:
             return []
         if index < 0:
             return [batch]
-        # it has come as far as an input
+        # the runner got as far as an input
         killed.pop(IDLE, None)
         if death.by_itself or killed[suspect] >= TRIES_IF_KILLED:
             failures = {**batch.failures, index: replace(death.failure, attempts=killed[suspect])}
             batch = replace(batch, failures=failures)
         if not self._job.sink.divisible or index == 0:
             return [batch]
-        # what came before is done once more, and committed, before the rest: no input is done more than twice
+        # redo and commit the inputs before this one, then do the rest: no input is done more than twice
         return [batch.part(batch.name, index, len(batch)), batch.part(batch.name, 0, index)]
 
     def _without(self, index: int, batch: Batch, death: "_Death", total: Report) -> Batch:
-        """Return the batch without what ended its runner, where that was none of its inputs."""
+        """Return the batch without the step that ended its runner, if that was not one of its inputs."""
         if index == SECOND:
-            # that input is done with its own batch, and nothing more will be said of the recipe
+            # the second input is done with its own batch, and the recipe is not judged any more
             self._journal.release(SECOND_NAME)
             if self._gate:
                 self._gate.open()
             return replace(batch, second=None)
         if index <= FUSED:
-            # the stage's own workers find out which of its inputs that was
+            # the stage's own workers will find out which of its inputs is to blame
             self._deaths_when_fused += 1
             return replace(batch, fused=replace(batch.fused or Fused(), dead=batch.name))
         total.counts.one_by_one += 1
@@ -278,7 +279,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class _Death:
-    """The end of a runner: at which input, why, and whether its own doing."""
+    """The death of a runner: at which input, why, and whether it was the runner's own doing."""
 
     index: int
     failure: Failure
@@ -286,7 +287,7 @@ class _Death:
 
 
 def counts_of(entries: np.ndarray, inputs: int) -> WorkCounts:
-    """Return the numbers of a batch, as far as its commit record has them."""
+    """Return the counts of a batch, as far as its commit record has them."""
     status = entries["status"]
     return WorkCounts(
         inputs=inputs,
@@ -303,7 +304,7 @@ def _harmed(harm: int) -> Failure:
 
 
 def _cause(status: int) -> str:
-    """Say why a process ended."""
+    """Describe how a process ended."""
     if not os.WIFSIGNALED(status):
         return f"the process exited with code {os.waitstatus_to_exitcode(status)}"
     number = os.WTERMSIG(status)

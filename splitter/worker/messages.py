@@ -1,4 +1,4 @@
-"""What travels between a driver and its workers: jobs and batches out, reports back."""
+"""Messages between a driver and its workers: jobs and batches out, reports back."""
 
 import copy
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from splitter.errors import RecipeError, RunStopped
 
 if TYPE_CHECKING:
-    # values only: what reads them need not have all of this
+    # types only: a module that reads messages need not import all of these
     from splitter.dataset import ProcessorDataset
     from splitter.inputs.locations import InputMarks
     from splitter.inputs.shards.index import MemberLocation
@@ -24,21 +24,21 @@ SECOND_NAME = "second"
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know of a run, the same for every batch.
+    """What a worker needs to know about a run; the same for every batch.
 
     Attributes:
         dataset: The recipe, with its parameters.
         storage: The output folder.
         sink: Where output files go.
-        layout: Where inputs are, and which folder of the output belongs to which.
+        layout: Where inputs are, and which output folder belongs to each.
         header: The columns of the dataset list.
-        at: The index of the one that holds the paths.
-        marks: What makes the fingerprints of inputs.
+        at: The index of the column that holds the paths.
+        marks: Makes the fingerprints of inputs.
         retries: How often a read is repeated after a temporary error.
-        keep: Which outputs are stored: a condition; for shards, which hold only what is kept.
+        keep: With shards, the condition of --keep: which outputs are stored.
         durable: Whether each batch is synced before it is committed.
         items: Dataset objects whose items are inputs.
-        cpus: How many a worker has for itself, if there are more than workers at work.
+        cpus: How many CPUs a worker has for itself: more than one if fewer workers are at work than CPUs.
     """
 
     dataset: "ProcessorDataset"
@@ -55,7 +55,7 @@ class Job:
     cpus: int = 1
 
     def without_inputs(self) -> "Job":
-        """Return the job without the list of inputs, which may be large: a batch brings its own."""
+        """Return the job without the list of inputs, which may be large: each batch brings its own inputs."""
         dataset = copy.copy(self.dataset)
         dataset.inputs = type(dataset.inputs)(())
         return replace(self, dataset=dataset)
@@ -73,13 +73,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Fused:
-    """Stages of a pipeline that do what a batch makes, in its own worker, before it is committed.
+    """Stages of a pipeline that process a batch's outputs in the batch's own worker, before it is committed.
 
     Attributes:
-        stages: Each stage, pickled, and what is fused with it in turn.
-        drops: Whether these are all that read the files of the batch, and nobody keeps them.
-        dead: The name under which a runner has died with the batch in one of these stages: they are not
-            tried again, and what was begun there is undone.
+        stages: Each stage, pickled, with the stages that are fused with it in turn.
+        drops: Whether the batch's files need not be stored: only these stages read them, and they are not
+            to be kept.
+        dead: The name of the batch, if a runner died with it in one of these stages: they are not tried
+            again, and what was begun there is undone.
     """
 
     stages: "tuple[tuple[bytes, Fused], ...]" = ()
@@ -92,20 +93,20 @@ class Batch:
     """Inputs that one worker takes at a time.
 
     Attributes:
-        name: Of its commit record; names sort by age.
+        name: The name of its commit record; names sort by age.
         texts: The rows of each input, as CSV.
         keys: The key of each input in commit records.
         sizes: The bytes of each file as the survey found it, or UNREADABLE.
         times: When each file last changed.
-        stale: By index in the batch, outputs of an earlier run that are replaced.
-        failures: By index in the batch, why inputs fail that are not tried at all.
-        one_by_one: Whether to leave `process_batch` aside.
-        trial: Whether to try the inputs only, until one gives an output file: nothing is stored.
-        second: Another input, to be tried if the first of this batch fails in the recipe's own code: where
-            it does so in the same way, the recipe is to blame, and nothing is committed.
-        waits_for_verdict: Whether such a batch is still at work.
-        group: What is to be known of inputs that share a shard.
-        members: By index in the batch, where inputs are that stand in shards.
+        stale: By index in the batch, the outputs of an earlier run that are replaced.
+        failures: By index in the batch, why an input fails without being tried.
+        one_by_one: Whether to process inputs singly, without `process_batch`.
+        trial: Whether to try inputs only until one gives an output file, and store nothing.
+        second: Another input, to try if the first of this batch fails in the recipe's own code: if both
+            fail in the same way, the recipe is to blame, and nothing is committed.
+        waits_for_verdict: Whether another batch is still testing if the recipe works at all.
+        group: With shards, what to know about the group of these inputs.
+        members: By index in the batch, the location of each input that is a member of a shard.
         step: How many inputs are committed at once; None for all.
         fused: The stages of a pipeline that are fused with this one.
     """
@@ -130,7 +131,7 @@ class Batch:
         return len(self.texts)
 
     def part(self, name: str, start: int, stop: int) -> "Batch":
-        """Return some of its inputs as another batch."""
+        """Return the inputs from `start` up to `stop` as another batch."""
         return Batch(
             name,
             self.texts[start:stop],
@@ -173,19 +174,19 @@ class Tried:
 
 @dataclass
 class WorkCounts:
-    """Numbers of a batch or of many, for the display: the truth is in the commit records.
+    """Counts of one batch or of many, for the display only: the commit records have the final say.
 
     Attributes:
-        inputs: How many were taken.
+        inputs: How many inputs were taken.
         done: How many of them are done.
         skipped: How many the recipe left out.
         failed: How many failed.
         outputs: How many output files were made.
-        bytes: Their size.
+        bytes: The size of these files.
         recorded: The length of the recordings that are done, in seconds; 0 for other inputs.
         seconds: How long it took.
-        undone: How many inputs were done before, but what they had in an older shard is damaged.
-        one_by_one: How many batches `process_batch` did not do, so that their inputs were tried one by one.
+        undone: How many finished inputs are no longer done, since their outputs in a shard are damaged.
+        one_by_one: In how many batches `process_batch` failed, so that inputs were tried one by one.
     """
 
     inputs: int = 0
@@ -200,7 +201,7 @@ class WorkCounts:
     one_by_one: int = 0
 
     def __iadd__(self, other: "WorkCounts") -> "WorkCounts":
-        """Add those of other batches."""
+        """Add the counts of other batches."""
         for name, number in vars(other).items():
             setattr(self, name, getattr(self, name) + number)
         return self
@@ -208,16 +209,16 @@ class WorkCounts:
 
 @dataclass
 class Problems:
-    """What went wrong with a batch, or with many.
+    """What went wrong with one batch, or with many.
 
     Attributes:
         failures: The first few inputs that failed, and why.
-        unreadable: The keys of inputs that cannot be read now, and keep what they had.
-        unreadable_names: The first few of them.
+        unreadable: The keys of inputs that cannot be read now, and keep their earlier outputs.
+        unreadable_names: The names of the first few of them.
         unreadable_why: Why the first of them cannot be read.
-        one_by_one_why: Why `process_batch` did not do a batch.
-        stop: Why the run cannot go on.
-        traceback: The user's own, where it is the recipe's fault.
+        one_by_one_why: Why `process_batch` failed.
+        stop: Why the run cannot continue; empty if it can.
+        traceback: The traceback in the user's code, if the recipe is why the run cannot continue.
     """
 
     failures: list[tuple[str, str]] = field(default_factory=list)
@@ -229,15 +230,15 @@ class Problems:
     traceback: str = ""
 
     def raise_stop(self) -> None:
-        """Raise why the run cannot go on, if it cannot."""
+        """Raise RecipeError or RunStopped if the run cannot continue."""
         if self.traceback:
             raise RecipeError(self.stop, self.traceback)
         if self.stop:
             raise RunStopped(self.stop)
 
     def __iadd__(self, other: "Problems") -> "Problems":
-        """Add those of other batches: of examples and reasons the first ones stay."""
-        # in place: over many batches a new list each time would take longer and longer
+        """Add the problems of other batches; keep only the first examples, and the first of each reason."""
+        # in place: with many batches, a new list for each would take longer and longer
         self.unreadable += other.unreadable
         self.failures = [*self.failures, *other.failures][:FAILURES_SHOWN]
         self.unreadable_names = [*self.unreadable_names, *other.unreadable_names][:FAILURES_SHOWN]
@@ -250,15 +251,15 @@ class Problems:
 
 @dataclass
 class Report:
-    """What became of a batch.
+    """A worker's report on a batch.
 
     Attributes:
-        batch: Its name.
-        counts: The numbers.
+        batch: The name of the batch; empty if no worker has finished it.
+        counts: How many inputs and outputs there were.
         problems: What went wrong.
         tried: The inputs that gave output files in a trial.
         lost: The keys of its inputs, if its worker was lost with it.
-        notes: What the user is to be told.
+        notes: Messages for the user.
         said: What user code printed, by input.
     """
 
@@ -272,13 +273,13 @@ class Report:
 
     @classmethod
     def stopped(cls, error: RunStopped | str, batch: str = "") -> "Report":
-        """Say that the run cannot go on, with the user's own traceback if it is the recipe's fault."""
+        """Report that the run cannot continue, with the user's own traceback if the recipe is to blame."""
         if isinstance(error, RecipeError):
             return cls(batch, problems=Problems(stop=error.message, traceback=error.traceback))
         return cls(batch, problems=Problems(stop=str(error)))
 
     def __iadd__(self, other: "Report") -> "Report":
-        """Add what became of another piece of the batch."""
+        """Add the report on another piece of the batch."""
         self.counts += other.counts
         self.problems += other.problems
         self.tried += other.tried

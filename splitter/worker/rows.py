@@ -31,7 +31,7 @@ _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): ""}
 
 
 class RowMaker:
-    """Makes an input's rows of the manifest, and refuses metadata that the manifest cannot hold."""
+    """A maker of an input's manifest rows; refuses metadata that the manifest cannot hold."""
 
     def __init__(self, job: "Job") -> None:
         sink, declared = job.sink, job.dataset.metadata_types
@@ -39,9 +39,9 @@ class RowMaker:
         self._own_columns = sink.columns
         self._taken = {*self._columns, *OWN_COLUMNS, *dict(sink.columns), *sink.own_columns}
         self._added_later = ("",) * len(sink.columns)
-        # what stands where the location of an output would
+        # the columns for the location of an output, if there is no file
         self.no_file: Sequence[str] = (*NO_FILE, *self._added_later)
-        # in shards with columns, the first input has set the types of the others
+        # in shards with columns, the first input sets the types for all others
         self._declared = {**sink.types, **declared}
         self._explicit = frozenset(declared)
         self._shapes: dict[tuple[Any, ...], Types | None] = {}
@@ -50,23 +50,23 @@ class RowMaker:
         self._skipped = RowColumns(self._columns, (), ((SKIPPED_COLUMN, "str"),))
 
     def location(self, stored: StoredOutput) -> Sequence[str]:
-        """Return the values that say where an output is; a sink may fill in its own when the batch ends."""
+        """Return the values that say where an output is; a sink may fill in its own columns later."""
         size = "" if stored.size is None else str(stored.size)
         return stored.output, size, stored.checksum, *(stored.more or self._added_later)
 
     def make(self, row: Row, outputs: list[OutputRow], metadata: Metadata) -> tuple[RowColumns, bytes]:
-        """Write one row for each output, or a single one for an input that made none."""
+        """Return the columns of an input's rows, and as CSV a row per output, or one if it has no outputs."""
         head, owns, shared, usual = self._values(outputs, metadata)
         with _named_values(owns, shared):
             text = _joined(outputs, [*shared.values()]) if usual else b""
             return head, text or self._csv.encode(self._listed(row, outputs, owns, shared))
 
     def text_of(self, key: str, value: Scalar) -> str:
-        """Return the text of a value of metadata, as the manifest has it."""
+        """Return a value of metadata as text, as the manifest has it."""
         return _text(self._scalar(key, value))
 
     def rows(self, row: Row, outputs: list[OutputRow], metadata: Metadata) -> tuple[RowColumns, list[Row]]:
-        """Return the same rows as lists of text, as they would be read again."""
+        """Return the same as `make`, but the rows as lists of text, as they would be read back."""
         head, owns, shared, _ = self._values(outputs, metadata)
         with _named_values(owns, shared):
             return head, [[*map(_text, values)] for values in self._listed(row, outputs, owns, shared)]
@@ -106,7 +106,7 @@ class RowMaker:
     def _values(
         self, outputs: list[OutputRow], metadata: Metadata
     ) -> tuple[RowColumns, list[Metadata], Metadata, bool]:
-        """Return columns, the metadata of outputs and input, and whether nothing was converted."""
+        """Return columns, the metadata of outputs and input, and whether no value is missing or converted."""
         output_types, owns, usual = self._alike([own for _, own, _ in outputs])
         input_types, [shared], plain = self._alike([metadata])
         return self._head(output_types, input_types), owns, shared, usual and plain
@@ -121,7 +121,7 @@ class RowMaker:
         return [(*columns, *where, *own.values(), *ends) for (where, _, columns), own in pairs]
 
     def skipped(self, row: Row, reason: str) -> tuple[RowColumns, bytes]:
-        """Return the row of an input that was left out."""
+        """Return the columns and the row of an input that the recipe skipped."""
         return self._skipped, self._csv.encode([[*row, *NO_FILE, reason]])
 
     def _alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata], bool]:
@@ -238,7 +238,7 @@ def _text(value: Scalar) -> str:
 
 @contextlib.contextmanager
 def _named_values(owns: list[Metadata], shared: Metadata) -> Iterator[None]:
-    """Name the value that the CSV library or the encoding gives up on."""
+    """Turn a ValueError of the CSV library or the encoding into a BadResult that names the value."""
     try:
         yield
     except ValueError:

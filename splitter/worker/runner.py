@@ -1,4 +1,4 @@
-"""Run user code in a separate process, which its guard starts, asks, watches and kills."""
+"""Run user code in a separate process, which its guard starts, gives batches, watches and kills."""
 
 import contextlib
 import faulthandler
@@ -27,33 +27,33 @@ from splitter.worker.batch import BETWEEN_INPUTS
 from splitter.worker.messages import Batch, Job, Report
 from splitter.worker.worker import Worker
 
-# what a runner notes while it has no batch
+# the index that a runner notes while it has no batch
 IDLE = -3
 SETUP = -4
 SECONDS_FOR_LAST_WORDS = 0.1
-# the numbers: memory after setup(), the process that fetches, what an input has done that ends the runner
+# the numbers: memory after setup(), the process that fetches, the harm by which an input ended the runner
 SETUP_MEMORY, FETCHER, HARM_DONE = range(3)
 _INDEX, _NUMBER = struct.Struct("qd"), struct.Struct("q")
 
 
 class RunnerNotes:
-    """Memory that guard and runner share: the input that the runner is at, since when, and a few numbers."""
+    """Memory that guard and runner share: the current input, when it was begun, and a few numbers."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _INDEX.size + 3 * _NUMBER.size)
         self.write_index(IDLE)
 
     def write_index(self, index: int) -> None:
-        """Note which input is begun now."""
+        """Note the index of the input that is begun now."""
         _INDEX.pack_into(self._memory, 0, index, time.monotonic())
 
     def read_index(self) -> tuple[int, float]:
-        """Return the input, and when it was begun."""
+        """Return the index of the current input, and when it was begun."""
         index, since = _INDEX.unpack_from(self._memory)
         return index, since
 
     def write(self, name: int, number: int) -> None:
-        """Note one of the numbers."""
+        """Note one of the numbers: SETUP_MEMORY, FETCHER or HARM_DONE."""
         _NUMBER.pack_into(self._memory, _INDEX.size + name * _NUMBER.size, number)
 
     def read(self, name: int) -> int:
@@ -68,17 +68,17 @@ class Runner:
     def __init__(self, job: Job, gate: Gate | None = None, *, listens: bool = False) -> None:
         self._job, self._gate = job, gate
         self.notes = RunnerNotes()
-        # for its temporary files, which the guard removes however it ends
+        # the name of its folder for temporary files, which the guard removes however the runner ends
         self.scratch = f"splitter-{secrets.token_hex(8)}"
         self.capture = OutputCapture() if listens else None
-        # for its last words: the line of code that it died or hung at
+        # takes its last words: the line of code where it died or hung
         self._last_words = nameless_file()
         self._process = 0
-        # how it ended, if that was asked for already
+        # its exit status, if the system has given it already
         self._status = -1
         self._pipe: multiprocessing.connection.Connection | None = None
 
-    # -- the guard's end -------------------------------------------------------------------------------------
+    # -- in the guard ----------------------------------------------------------------------------------------
 
     def give(self, batch: Batch) -> None:
         """Send it a batch; start it first if it is not running."""
@@ -103,7 +103,7 @@ class Runner:
         self._pipe = ours
 
     def answer(self, seconds: float) -> Report | None:
-        """Wait so long for its report; raises OSError or EOFError if the pipe is closed."""
+        """Return its report, or None after `seconds`; raise OSError or EOFError if the pipe is closed."""
         assert self._pipe is not None  # noqa: S101 - made by _start
         if not self._pipe.poll(seconds):
             return None
@@ -117,11 +117,11 @@ class Runner:
         return bool(found)
 
     def memory(self) -> int:
-        """Return the bytes that it and its children hold above setup(), without the process that fetches."""
+        """Return the bytes that it and its children took after setup(), without the process that fetches."""
         return memory_of(self._process, self.notes.read(FETCHER)) - self.notes.read(SETUP_MEMORY)
 
     def ask_where_it_is(self) -> None:
-        """Have it write down where it hangs, which works even inside C code that never returns."""
+        """Make it write down where it hangs; this works even inside C code that never returns."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process, signal.SIGUSR2)
             time.sleep(SECONDS_FOR_LAST_WORDS)
@@ -145,10 +145,10 @@ class Runner:
         if status < 0:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process, signal.SIGKILL)
-            # it may have been asked for already, when a signal came
+            # the status may have been collected already, when a signal came
             with contextlib.suppress(ChildProcessError):
                 _, status = os.waitpid(self._process, 0)
-        # a signal may come at any time, and then all this is done once more: a pipe cannot be closed twice
+        # a signal may come at any time and repeat all this, and a pipe cannot be closed twice
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.close()
@@ -156,10 +156,10 @@ class Runner:
         self._process = 0
         return status
 
-    # -- the runner's own life -------------------------------------------------------------------------------
+    # -- in the runner ---------------------------------------------------------------------------------------
 
     def _live(self, pipe: multiprocessing.connection.Connection, guard: int, scratch: str) -> NoReturn:
-        """Do batches until the guard hangs up; never return into the guard's code."""
+        """Run batches until the guard hangs up; never return into the guard's code."""
         status = 1
         try:
             die_with_parent(guard, signal.SIGKILL)
@@ -168,12 +168,12 @@ class Runner:
             for number in (signal.SIGTERM, signal.SIGBUS, signal.SIGSEGV, signal.SIGFPE, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_DFL)
             faulthandler.enable(self._last_words)
-            # chained, so that it ends: a sleep that a signal cuts short would otherwise go on
+            # chained to the default action, which ends it: otherwise an interrupted sleep would just continue
             faulthandler.register(signal.SIGUSR2, self._last_words, chain=True)
             be_first_to_go()
             with open(os.devnull, "rb") as nothing:
                 os.dup2(nothing.fileno(), 0)
-            # what torch has loaded stays for good: it need not be looked through for garbage
+            # what torch has loaded stays, so the garbage collector need not look through it
             gc.freeze()
             if self.capture:
                 self.capture.take_over()
@@ -201,7 +201,7 @@ class Runner:
 
 
 def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, notes: RunnerNotes) -> None:
-    """Do batches until the guard closes the pipe."""
+    """Run batches until the guard closes the pipe."""
     fault: RunStopped | None = None
     try:
         worker.setup()
@@ -224,7 +224,7 @@ def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, notes: R
         try:
             pipe.send(report)
         except (BrokenPipeError, ConnectionResetError):
-            # the guard ends with the run, and what is committed is on storage
+            # the guard has ended with the run, and what is committed is in storage
             return
 
 
@@ -236,7 +236,7 @@ def _exit(status: int) -> NoReturn:
 
 
 def _without_own_frames(lines: list[str]) -> Iterator[str]:
-    """Yield of each thread's stack, innermost first, what is above splitter's own code."""
+    """Yield the lines of each thread's stack, innermost first, as far as splitter's own code."""
     below = False
     for line in lines:
         if line.startswith("Extension modules"):

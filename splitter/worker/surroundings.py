@@ -21,14 +21,14 @@ _LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)
 class Surroundings:
     """The working folder, the umask, standard streams and limits that every input finds.
 
-    Noted after setup(), since what that changes is meant for all inputs.
+    They are noted after setup(), since its changes are meant for all inputs.
     """
 
     def __init__(self, needed: Sequence[int] = (), give_up: Callable[[int], NoReturn] | None = None) -> None:
-        """Note how things are; `needed` are descriptors that a runner cannot do without, the pipe first.
+        """Note the present state; `needed` are descriptors that a runner cannot do without, the pipe first.
 
-        `give_up` ends a runner that has become useless; without it this process is not a runner, and less
-        is undone.
+        `give_up` ends a runner that has become useless. Without it, this process is not a runner, and fewer
+        changes are undone.
         """
         self._process, self._give_up = os.getpid(), give_up
         self._umask = os.umask(0o077)
@@ -41,11 +41,11 @@ class Surroundings:
         self._pipe = _identity(needed[0]) if needed else None
         self._user = os.geteuid()
         self._limits = {which: resource.getrlimit(which) for which in _LIMITS}
-        # an alarm that setup() has set goes on
+        # an alarm that setup() has set is left alone
         self._ends_alarms = not any(signal.getitimer(signal.ITIMER_REAL))
 
     def before_output(self) -> None:
-        """Have the next file made as the user's umask says, and in no copy of this process."""
+        """Restore the umask for the next file; end this process if it is a forked copy."""
         self._end_if_forked()
         os.umask(self._umask)
 
@@ -66,7 +66,7 @@ class Surroundings:
             self._give_up(harm)
 
     def _end_if_forked(self) -> None:
-        """End a copy of this process that user code has forked and let go: it must not do the batch too."""
+        """End this process if user code forked it from the runner: a copy must not do the batch as well."""
         if os.getpid() != self._process:
             os._exit(1)
 
@@ -75,7 +75,7 @@ class Surroundings:
             signal.alarm(0)
         for number in range(3):
             if not _is_open(number):
-                # otherwise the next file opened would be the one that others print to
+                # otherwise the next file to be opened would get this number, and what others print
                 descriptor = os.open(os.devnull, os.O_RDWR)
                 if descriptor != number:
                     os.dup2(descriptor, number)
@@ -111,7 +111,7 @@ def _height(limit: tuple[int, int]) -> float:
 
 
 def _identity(descriptor: int) -> tuple[int, int] | None:
-    """Return the file of a descriptor; None if it is closed."""
+    """Return the device and inode of a descriptor's file; None if it is closed."""
     try:
         found = os.fstat(descriptor)
     except OSError:
@@ -128,7 +128,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _usable(stream: TextIO | None, number: int) -> TextIO:
-    """Return a standard stream; a new one if it was closed."""
+    """Return a standard stream, or a new one if it was closed."""
     if stream is not None and not stream.closed:
         return stream
     return open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)

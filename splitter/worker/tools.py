@@ -1,4 +1,4 @@
-"""What all batches of a worker share."""
+"""The tools that a worker lends to each of its batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from splitter.worker.surroundings import Surroundings
 
 @dataclass(frozen=True)
 class WorkerTools:
-    """What all batches of a worker share.
+    """The tools that all batches of a worker share.
 
     Attributes:
-        job: The same for every batch of a run.
+        job: The job, the same for every batch of a run.
         process: The recipe's method for one input.
-        rows: What makes rows of the manifest.
+        rows: Makes rows of the manifest.
         journal: The commit records.
-        surroundings: What an input may change in this process, and must find as it was.
-        folder: For temporary files.
-        fetcher: What brings remote inputs here.
-        members: What reads inputs that stand in shards.
-        holds: Whether a row of the list and the metadata of an output are those of one that is kept; None
-            if all are stored.
-        mark: Told the index of each input that is begun.
-        gate: Open when the recipe is known not to fail on everything.
+        surroundings: Restores what an input may change in this process.
+        folder: The folder for temporary files.
+        fetcher: Copies remote inputs to this machine.
+        members: Reads inputs that are members of shards.
+        holds: The condition of --keep, for a row of the list and the metadata of an output; None if all
+            outputs are stored.
+        mark: Called with the index of each input that is begun.
+        gate: Opens when the recipe is known not to fail on everything.
     """
 
     job: Job

@@ -25,14 +25,14 @@ from splitter.worker.rows import Metadata, RowMaker
 from splitter.worker.surroundings import Surroundings
 from splitter.worker.tools import WorkerTools
 
-# a batch begins so much later than the one that shows whether the recipe works
+# how long a batch waits, before it begins, for the one that shows whether the recipe works
 SECONDS_BEHIND = 0.2
 
 
 class Worker:
-    """Processes, stores and commits batches: in a runner, or in the driver when there are no workers."""
+    """The code that processes, stores and commits batches: in a runner, or in the driver without workers."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a runner has beside its job
+    def __init__(  # noqa: PLR0913, PLR0917 - what a runner has besides its job
         self,
         job: Job,
         mark: Callable[[int], None] = lambda _: None,
@@ -42,12 +42,12 @@ class Worker:
         needed: Sequence[int] = (),
         give_up: Callable[[int], NoReturn] | None = None,
     ) -> None:
-        """Prepare for batches; `mark` is told the index of each input that is begun.
+        """Prepare for batches; `mark` is called with the index of each input that is begun.
 
-        `scratch` is a folder for temporary files. With one, remote inputs are fetched ahead by another
-        process, and `announce` is told which. The `gate` is open when the recipe is known not to fail on
-        everything. `needed` are descriptors without which this process is of no use; when an input has made
-        it so, `give_up` ends it.
+        `scratch` is a folder for temporary files. If it is given, another process fetches remote inputs
+        ahead, and `announce` is called with the number of that process. The `gate` opens when the recipe is
+        known not to fail on everything. `needed` are descriptors that this process cannot do without;
+        `give_up` ends the process when an input has made it useless.
         """
         self._needed, self._give_up = needed, give_up
         folder = scratch or job.storage.scratch()
@@ -66,20 +66,20 @@ class Worker:
             mark=mark,
             gate=gate,
         )
-        # what is fused fetches nothing
+        # a fused stage fetches nothing, so these workers start no process for it
         others = partial(Worker, scratch=folder, announce=announce, needed=needed, give_up=give_up)
         self._fused = FusedStages(others, mark, job.cpus)
 
     def close(self) -> None:
-        """Remove what was fetched, and restore the process."""
+        """Remove fetched files, and close what is open."""
         self._fused.close()
         self.tools.members.close()
         self.tools.fetcher.close()
         self.tools.surroundings.close()
 
     def setup(self) -> None:
-        """Let the recipe load what it needs."""
-        # now, since what the client of a store needs of memory is not an input's
+        """Set the recipe up, so that it loads what it needs; raise SetupError if it cannot."""
+        # now, so that the memory of a store's client does not count as an input's
         self.tools.job.storage.confirm()
         dataset = self.tools.job.dataset
         take_cpus(self.tools.job.cpus)
@@ -97,7 +97,7 @@ class Worker:
         self.tools = replace(self.tools, surroundings=Surroundings(self._needed, self._give_up))
 
     def run(self, batch: Batch) -> Report:
-        """Do a batch to its end; raises StorageError when the output cannot be written."""
+        """Process, store and commit a batch; raise StorageError if the output cannot be written."""
         if batch.waits_for_verdict and self.tools.gate:
             self.tools.gate.wait(SECONDS_BEHIND)
         began = time.perf_counter()
@@ -125,7 +125,7 @@ class Worker:
 
 
 def _value_of(rows: RowMaker, name: str) -> Value:
-    """Return what reads a column of an output that has no row of the manifest yet, as it will stand there."""
+    """Return a function that reads a column of an output as the manifest will have it."""
 
     def read(output: tuple[Mapping[str, str], Metadata]) -> str:
         columns, metadata = output
