@@ -13,11 +13,12 @@ class Limits:
     """How many workers there are, and what each may use.
 
     Attributes:
-        workers: How many work at a time; 0 means in this process, without a guard; None as many as there is
-            room for.
-        least: How many batches to ask for at a time even if there is less room; 0 for no more than that.
+        workers: How many work at a time; 0 means in this process, without a guard; None means as many as
+            there is room for.
+        least: How many batches to ask for at a time even if there is room for fewer; 0 to ask for no more
+            than there is room for.
         timeout: Seconds for one input.
-        memory: Bytes for one worker, above what it starts with.
+        memory: Bytes for one worker, above what it holds after setup().
     """
 
     workers: int | None
@@ -31,11 +32,11 @@ class Cluster:
     """The cluster where batches run, and what each batch takes there.
 
     Attributes:
-        address: Of a running cluster; None for a private one.
+        address: The address of a running cluster; None for a private one.
         cpus: CPUs for a batch.
         gpus: GPUs for a batch; fractions are allowed.
         resources: Other resources for a batch, by name.
-        runtime_env: What the cluster prepares for the workers.
+        runtime_env: The runtime environment that the cluster prepares for the workers.
         verbose: Whether to show the cluster's own log.
     """
 
@@ -48,11 +49,11 @@ class Cluster:
 
 
 class Executor(ABC):
-    """Runs batches somewhere.
+    """The base class of executors, which run batches somewhere.
 
-    What it returns is only progress: the commit records tell what is done. It may end early, or leave
-    batches out, when it loses workers; the run then looks at what is committed, and calls it once more for
-    the rest.
+    Their reports only show progress: the commit records decide what is done. An executor that loses workers
+    may end early, or leave batches out; the run then looks at what is committed, and calls the executor
+    again for the rest.
 
     Attributes:
         elsewhere: Whether workers may be on other machines, or outlive the driver.
@@ -65,7 +66,7 @@ class Executor(ABC):
 
     @property
     def advice(self) -> str:
-        """Return what the user must know before the work begins, in one line; empty if there is nothing."""
+        """Return one line that the user must know before the work begins; empty if there is nothing."""
         return ""
 
     @property
@@ -75,11 +76,11 @@ class Executor(ABC):
 
     @property
     def most_workers(self) -> int:
-        """Return how many batches may be at work later: more than now where a cluster grows."""
+        """Return how many batches may be at work later: more than now if a cluster can grow."""
         return self.workers
 
     def device(self, requested: str) -> str:
-        """Return the device that `auto` means where batches run; refuse one that is not there."""
+        """Return the device that `auto` means where batches run; refuse one that does not exist there."""
         return requested
 
     def check(self, job: Job, inputs: int) -> None:  # noqa: B027 - most have nothing to refuse
@@ -87,15 +88,15 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, job: Job, batches: Iterable[Batch | None], busy: int) -> Generator[Report, None, None]:
-        """Do the batches, in any order, with as many workers as can be busy.
+        """Run the batches, in any order, and yield their reports; `busy` workers have something to do.
 
-        Where there is None instead of a batch, there is none now, and there will be more.
-        When the generator ends, or is closed, none of them is at work any more.
+        None instead of a batch means that there is none now, but that more will come. When the generator
+        ends, or is closed, no batch is at work any more.
         """
 
     def status(self) -> str:
-        """Return what is in use, for the display."""
+        """Describe what is in use, for the display."""
         return ""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to end
-        """Leave no process behind."""
+        """End all processes that the executor started."""

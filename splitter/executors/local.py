@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 SECONDS_TO_LEAVE = 1.5
 FILES_PER_WORKER, OTHER_FILES = 4, 32
-# of the queues between a loader and its workers
+# locks of the queues between a loader and its workers
 LOCKS_PER_WORKER, OTHER_LOCKS = 3, 10
 
 
 class LocalExecutor(Executor):
-    """Runs batches in worker processes, or in this one with `workers=0`."""
+    """The executor for this machine: runs batches in worker processes, or in this one with `workers=0`."""
 
     @property
     def workers(self) -> int:
-        """Return how many are asked for, or how many CPUs this process may use."""
+        """Return the number asked for, or else the number of CPUs that this process may use."""
         return usable_cpus() if self.limits.workers is None else self.limits.workers
 
     def device(self, requested: str) -> str:
-        # asked without initialising CUDA, so that workers can still be forked
+        # ask without initializing CUDA, so that workers can still be forked
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         usable = requested != "cpu" and torch.cuda.is_available()
         if requested == "cuda" and not usable:
@@ -68,7 +68,7 @@ class LocalExecutor(Executor):
     def run(self, job: Job, batches: Iterable[Batch | None], busy: int) -> Generator[Report, None, None]:
         if self.workers:
             _allow_files_for(busy)
-            # with fewer batches than workers, those at work use the other CPUs as well, if they make files
+            # with fewer batches than workers, the busy ones use the other CPUs as well, if they make files
             cpus = min(self.workers, usable_cpus()) // max(1, busy) if job.sink.makes_files else 1
             yield from _in_workers(replace(job, cpus=max(1, cpus)), batches, busy, self.limits)
         else:
@@ -76,7 +76,7 @@ class LocalExecutor(Executor):
 
 
 def _allow_files_for(workers: int) -> None:
-    """Raise the limit on open files if it is too low for so many workers; refuse if it may not be raised."""
+    """Raise the limit on open files if this many workers need more; refuse if it may not be raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = OTHER_FILES + FILES_PER_WORKER * workers
     if needed <= soft or soft == resource.RLIM_INFINITY:
@@ -97,7 +97,7 @@ def _allow_files_for(workers: int) -> None:
 
 
 def _check_shared_memory(workers: int) -> None:
-    """Refuse if the locks of so many workers cannot be made, which on Linux are files in /dev/shm."""
+    """Refuse if the locks of this many workers cannot be made; on Linux, locks are files in /dev/shm."""
     context = multiprocessing.get_context(_start_method())
     try:
         # all at once, as the workers will have them
@@ -111,7 +111,7 @@ def _check_shared_memory(workers: int) -> None:
 
 
 def _here(job: Job, batches: Iterable[Batch | None]) -> Generator[Report, None, None]:
-    """Run in this process, without a guard: a debugger works, and a crash is a crash."""
+    """Run batches in this process, without a guard: a debugger works, and a crash ends the run."""
     worker = Worker(job)
     try:
         worker.setup()
@@ -159,7 +159,7 @@ class _Guarded(Dataset[Report]):
         self._guard: Guard | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle for a spawned worker: user code by value, as it cannot import a script or a notebook."""
+        """Pickle for a spawned worker, with user code by value: it cannot import a script or a notebook."""
         return {
             "job": by_value(self._job, type(self._job.dataset)),
             "limits": self._limits,
@@ -180,7 +180,7 @@ class _Guarded(Dataset[Report]):
         try:
             return self._guard.run(batch)
         except OSError as error:
-            # otherwise the DataLoader would make a traceback of it
+            # otherwise the DataLoader would turn it into a traceback
             return Report.stopped(str(StorageError.of(error, error.filename or "a temporary file")))
         except RunStopped as error:
             return Report.stopped(error)
@@ -190,7 +190,7 @@ class _Guarded(Dataset[Report]):
         limits = self._limits
         self._guard = Guard(self._job, timeout=limits.timeout, memory=limits.memory, gate=self._gate)
         self._guard.protect()
-        # when all is done the DataLoader lets its workers go, and what user code started must go with them
+        # at the end, the DataLoader lets its workers exit: processes that user code started must end as well
         multiprocessing.util.Finalize(None, self._guard.stop, exitpriority=1)
         unblock_signals()
 
@@ -214,7 +214,7 @@ def _loader(
 
 @contextlib.contextmanager
 def _no_advice() -> Iterator[None]:
-    """Silence torch's warning of more workers than CPUs, which is the user's choice."""
+    """Silence torch's warning that there are more workers than CPUs: the user has chosen that."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -225,7 +225,7 @@ def _as_it_is(report: Report) -> Report:
 
 
 def _noting_context(started: list[BaseProcess]) -> Any:  # noqa: ANN401 - torch wants a context of Python's own
-    """Return a context that notes the processes it starts: one that dies early is no active child."""
+    """Return a context that notes the processes it starts: `active_children` omits one that died early."""
     context: Any = multiprocessing.get_context(_start_method())
 
     def note(**about: object) -> BaseProcess:
@@ -237,7 +237,7 @@ def _noting_context(started: list[BaseProcess]) -> Any:  # noqa: ANN401 - torch 
 
 
 def _start_method() -> str:
-    """Fork if that is safe, so that classes of a script or a notebook are known."""
+    """Return `fork` if that is safe, so that workers know the classes of a script or a notebook."""
     if sys.platform != "linux" or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "spawn"
     return "fork"
@@ -245,7 +245,7 @@ def _start_method() -> str:
 
 @contextlib.contextmanager
 def _nameless_main() -> Iterator[None]:
-    """Keep spawned workers from running a script without a main guard: they need nothing of it."""
+    """Keep spawned workers from running a script without a main guard: they need nothing from it."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -257,8 +257,8 @@ def _nameless_main() -> Iterator[None]:
 def _without_child_handler(batches: Iterable[Batch | None]) -> Iterator[Batch | None]:
     """Yield the batches, after removing torch's handler for SIGCHLD.
 
-    Torch sets it as soon as the workers are started. It raises wherever the driver is, though the loader
-    finds a dead worker by itself.
+    Torch sets it as soon as the workers are started. It raises wherever the driver happens to be, although
+    the loader finds a dead worker without it.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -267,7 +267,7 @@ def _without_child_handler(batches: Iterable[Batch | None]) -> Iterator[Batch | 
 
 @contextlib.contextmanager
 def _no_half_made() -> Iterator[None]:
-    """Drop a half-made iterator in silence: its destructor would complain of what it lacks."""
+    """Drop a half-made iterator silently: its destructor would complain about missing attributes."""
     try:
         yield
     except OSError as error:
@@ -280,10 +280,10 @@ def _no_half_made() -> Iterator[None]:
 
 
 class _Processes:
-    """The worker processes of one run: started with signals held back, and gone at the end of the block."""
+    """The worker processes of one run: started with signals blocked, and gone at the end of the block."""
 
     def __init__(self) -> None:
-        # every worker keeps the writing end open: the reading end sees the last of them go
+        # every worker keeps the writing end open, so the reading end shows when the last one is gone
         self._alive, self.alive_end = os.pipe()
         self.gate = Gate()
         self._before = set(multiprocessing.active_children())
@@ -298,7 +298,7 @@ class _Processes:
         """Start the workers and return their reports."""
         with signals_blocked():
             if threading.current_thread() is threading.main_thread():
-                # one that torch set in an earlier run raises as well
+                # a handler that torch set in an earlier run raises as well
                 self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             with _nameless_main(), _no_advice(), _no_half_made():
                 self._iterator = iter(loader)
@@ -317,11 +317,11 @@ class _Processes:
 
     def _end(self) -> None:
         children = [child for child in multiprocessing.active_children() if child not in self._before]
-        # they are ended before the loader is asked to close, which would wait for busy ones
+        # end them before the loader closes, which would wait for busy ones
         for child in children:
             child.terminate()
         for guard in self.guards:
-            # a guard that was killed has left behind what it should have ended
+            # a guard that was killed could not end the processes that belong to it
             if guard.pid and guard.exitcode == -signal.SIGKILL:
                 end_session(guard.pid)
         if self.alive_end >= 0:

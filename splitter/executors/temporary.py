@@ -1,4 +1,4 @@
-"""Process a few batches into temporary space, which is removed afterwards."""
+"""Process a few batches into a temporary output folder, which is removed afterwards."""
 
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
@@ -28,13 +28,13 @@ class TemporaryOutput:
     storage: LocalStorage
 
     def reports(self, batches: Sequence[Batch]) -> Generator[Report, None, None]:
-        """Yield the reports of some batches."""
+        """Run some batches, and yield their reports."""
         yield from self.executor.run(self.job, batches, min(len(batches), self.executor.workers))
 
 
 @contextlib.contextmanager
 def temporary_output(job: Job, limits: Limits) -> Iterator[TemporaryOutput]:
-    """Make a temporary output folder for loose files, or for none."""
+    """Make a temporary output folder; outputs there are loose files, even if the sink makes shards."""
     executor: Executor = EXECUTORS.load("local", Executor)(
         replace(limits, workers=limits.workers or 1), Cluster()
     )

@@ -35,7 +35,7 @@ def _settings(cluster: Cluster) -> dict[str, Any]:
 
 
 def _init(address: str, cluster: Cluster) -> None:
-    """Connect to a cluster; try Ray's client twice, as its server sometimes fails to start one."""
+    """Connect to a cluster; try twice with Ray's client, since its server sometimes fails to start one."""
     try:
         ray.init(address=address, **_settings(cluster))
     except ConnectionError:
@@ -46,7 +46,7 @@ def _init(address: str, cluster: Cluster) -> None:
 
 @contextlib.contextmanager
 def joined_cluster(address: str, cluster: Cluster) -> Iterator[None]:
-    """Connect to a cluster for a while; a connection that this process had before stays."""
+    """Stay connected to a cluster during the block; use, and leave, a connection that exists already."""
     if ray.is_initialized():
         yield
         return
@@ -65,14 +65,14 @@ def joined_cluster(address: str, cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_messages(cluster: Cluster) -> Iterator[None]:
-    """Keep what nodes publish from standard output, such as forty lines of state when one has died.
+    """Keep messages of nodes off standard output, such as forty lines of state when a node has died.
 
-    Ray prints that whatever `log_to_driver` says.
+    Ray prints them whatever `log_to_driver` says.
     """
     worker: Any = None
     with contextlib.suppress(ImportError):
         from ray._private import worker
-    # another release of Ray has other internals, and prints
+    # another release of Ray may have other internals, and then prints
     name = "_worker_logs_enabled"
     before = getattr(worker, name, None)
     if before is None or cluster.verbose:
@@ -87,14 +87,14 @@ def _without_messages(cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def private_cluster(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
-    """Start a private Ray, of which nothing remains."""
+    """Start a private Ray for the duration of the block, and leave nothing of it behind."""
     if ray.is_initialized():
         raise Refused("Ray is already in use in this process; use --address auto, or call ray.shutdown()")
     folder = _short_folder()
     settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
     if takes_token():
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    # Ray's threads use the token until the last moment
+    # the environment outlives Ray, whose threads use the token until the last moment
     with reaper_beside(folder) as mark, _environment({**settings, **mark}), contextlib.ExitStack() as stack:
         stack.callback(ray.shutdown)
         try:
@@ -106,21 +106,21 @@ def private_cluster(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
                 **size,
                 **_settings(cluster),
             )
-        except Exception as error:  # noqa: BLE001 - Ray raises a plain one where a node starts too slowly
+        except Exception as error:  # noqa: BLE001 - Ray raises a plain one if a node starts too slowly
             why = f"{reason_of_ray(error)}; run the same command to try again"
             raise RunStopped(f"Ray cannot be started here: {why}") from None
         yield
 
 
 def _short_folder() -> str:
-    """Make a temporary folder with a path so short that those of Ray's sockets fit the system's limit."""
+    """Make a temporary folder whose path is short enough for Ray's sockets, whose paths have a limit."""
     parent = tempfile.gettempdir()
     return tempfile.mkdtemp(prefix="splitter-", dir=parent if len(parent) <= LONGEST_PARENT else "/tmp")  # noqa: S108
 
 
 @contextlib.contextmanager
 def _environment(settings: dict[str, str]) -> Iterator[None]:
-    """Set the environment that Ray's processes inherit."""
+    """Set variables of the environment that Ray's processes inherit."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     _reread_environment()
@@ -149,7 +149,7 @@ def _settings_reader() -> tuple[Any, Any] | None:
 
 
 def _reread_environment() -> None:
-    """Have Ray read its settings again, which it does only when it is imported."""
+    """Make Ray read its settings again; on its own, it does so only when it is imported."""
     if reader := _settings_reader():
         config, tokens = reader
         config.initialize("")
@@ -169,7 +169,7 @@ def own_signal_handlers() -> Iterator[None]:
 
 
 def _refuse_silent(address: str) -> None:
-    """Refuse an address where nothing listens: Ray would try for minutes."""
+    """Refuse an address where nothing listens: Ray would keep trying for minutes."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     if address == "local":
         raise Refused(
@@ -192,7 +192,7 @@ def _refuse_locked(address: str) -> None:
     try:
         is_open = _opens_to_a_client(address) if "://" in address else _opens(address)
     except ImportError:
-        # another release of Ray has other internals; it still refuses a wrong token, though later
+        # another release of Ray may have other internals; it still refuses a wrong token, though later
         return
     if not is_open:
         raise Refused(
@@ -202,7 +202,7 @@ def _refuse_locked(address: str) -> None:
 
 
 def _opens(address: str) -> bool:
-    """Return whether a cluster takes our token."""
+    """Return whether a cluster accepts our token."""
     from ray._private.services import canonicalize_bootstrap_address_or_die
     from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
@@ -216,7 +216,7 @@ def _opens(address: str) -> bool:
 
 
 def _opens_to_a_client(address: str) -> bool:
-    """Return whether a server for Ray's clients takes our token: Ray would try long, and not say why."""
+    """Return whether a server for Ray's clients accepts our token: Ray would try long, and not say why."""
     try:
         import grpc
     except ImportError:
@@ -256,7 +256,7 @@ def _without_stderr() -> Iterator[None]:
 
 
 def reason_of_ray(error: BaseException) -> str:
-    """Return the line that matters of an error of Ray."""
+    """Return the line of a Ray error that matters."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     if isinstance(error, ray.exceptions.RuntimeEnvSetupError):
         return f"the runtime environment cannot be set up: {lines[-1]}"

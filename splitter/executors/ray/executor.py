@@ -1,8 +1,8 @@
-"""Run batches on a Ray cluster: a task for each batch, done by guards like those of this machine.
+"""Run batches on a Ray cluster: a task for each batch, done by the same guards as on one machine.
 
-Ray schedules. The Ray worker that gets a task hands it to its guard (see `guard_process`). A lost worker or
-node means no more than a batch that is not committed: the run looks at what is, and starts the rest once
-more, so Ray's own retries are off.
+Ray does the scheduling. The Ray worker that gets a task hands it to its guard (see `guard_process`). If a
+worker or node is lost, its batch is not committed, and that is all: the run looks at what is committed and
+starts the rest again, so Ray's own retries are off.
 """
 
 import contextlib
@@ -43,13 +43,13 @@ BATCHES_PER_WORKER = 2
 FEW_BATCHES = 4
 SECONDS_TO_PROBE = 60.0
 SECONDS_TO_LEAVE = 5.0
-# a worker that Ray has lost may live on until it notices that it is alone
+# a worker that Ray has lost may live on until it notices that it is cut off
 SECONDS_FOR_LOST_NODE = 100.0
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_BETWEEN_NOTES = 30.0
 NODE_GONE = "a node of the cluster is gone; its batches are done again when all others have ended"
 
-# what is the same for all batches, those of a run or of another errand
+# what all batches have in common: the job of a run, or another errand
 Orders = Job | guard_process.Errand
 
 _LOST = (
@@ -61,7 +61,7 @@ _LOST = (
 
 
 class RayExecutor(Executor):
-    """Runs batches as Ray tasks."""
+    """The executor for Ray: runs batches as tasks."""
 
     elsewhere = True
 
@@ -71,24 +71,24 @@ class RayExecutor(Executor):
         self._connected = False
         self._looked_at = 0.0
         self._slots = 0
-        # of nodes that batches fit into
+        # the resources of each node that batches fit into
         self._resources: list[dict[str, float]] = []
         self._packed = b""
-        # for which job that is
+        # the job that was packed
         self._job: Orders | None = None
         self._mission: Any = None
         self._missions = 0
-        # of each batch that Ray has only the keys: there may be many batches, and they are large
+        # only the keys of each batch that Ray has, since there may be many batches, and they are large
         self._at_work: dict[Any, list[int]] = {}
         self._lost = self._noted_room = self._has_done = False
         self._ours = True
         self._noted_gone = -math.inf
 
-    # -- what the run asks ---------------------------------------------------------------------------------
+    # -- called by the run ---------------------------------------------------------------------------------
 
     @property
     def advice(self) -> str:
-        """Return what a private Ray without a token means."""
+        """Return a warning if the private Ray has no token."""
         if self.cluster.address or takes_token():
             return ""
         return (
@@ -108,7 +108,7 @@ class RayExecutor(Executor):
 
     @property
     def most_workers(self) -> int:
-        """Return what a range of --workers allows: a list is divided before the cluster has grown."""
+        """Return what a range of --workers allows, since a list is divided before the cluster has grown."""
         return max(self.workers, (self.limits.workers or 0) if self.limits.least else 0)
 
     def device(self, requested: str) -> str:
@@ -131,7 +131,7 @@ class RayExecutor(Executor):
             self._probe(job)
 
     def status(self) -> str:
-        """Return the number of nodes that take batches, and how much of them is in use."""
+        """Return the number of nodes that take batches, and how many of their CPUs and GPUs are in use."""
         self._look()
         busy = min(len(self._at_work), self._slots)
         there = [show_count(len(self._resources), "node")]
@@ -142,7 +142,7 @@ class RayExecutor(Executor):
         return ", ".join(there)
 
     def run(self, job: Orders, batches: Iterable[Batch | None], busy: int) -> Generator[Report, None, None]:
-        """Yield a report for each batch as it finishes; those of lost workers are left out."""
+        """Yield a report for each batch as it finishes; one for a lost worker does not name the batch."""
         del busy  # Ray starts no worker before there is a batch for it
         self._connect()
         self._pack_once(job)
@@ -173,7 +173,7 @@ class RayExecutor(Executor):
     # -- batches -------------------------------------------------------------------------------------------
 
     def _pack_once(self, job: Orders) -> None:
-        """Pickle the job, unless that was done; after a trial it may be another."""
+        """Pickle the job if it is a new one; after a trial, it may be another."""
         if job is not self._job:
             self._packed, self._job, self._mission = self._pack(job), job, None
 
@@ -205,12 +205,12 @@ class RayExecutor(Executor):
             num_gpus=self.cluster.gpus,
             resources=dict(self.cluster.resources),
             max_retries=0,
-            # otherwise a task with a GPU ends its worker, and what setup() has loaded
+            # otherwise the end of a task with a GPU ends its worker, and what setup() has loaded is lost
             max_calls=0,
             scheduling_strategy="SPREAD",
         )(guard_process.work)
         at_work = self._at_work
-        # a guard is for one job
+        # a guard serves only one job
         run = f"{job.storage.run} {self._missions}"
         heard = time.monotonic()
         more = True
@@ -239,9 +239,10 @@ class RayExecutor(Executor):
             for reference in finished:
                 heard = time.monotonic()
                 report = self._heard(_report_of(reference, at_work.pop(reference)))
-                # No worker has made this report. Its batch is not given out again before the next round: the
-                # worker may live on, cut off, and commit later. Storage tells only that no worker is left at
-                # all, and what a batch has begun must not be undone, or done by another, before that.
+                # Without a name, no worker has finished the batch. It is not given out again before the next
+                # round: the worker may live on, cut off, and commit later. Storage can only show that no
+                # worker is left at all, and until then nothing that a batch has begun may be undone, or done
+                # by another worker.
                 self._lost = self._lost or not report.batch
                 yield report
             if time.monotonic() - heard > SECONDS_BETWEEN_NOTES and not self._slots:
@@ -249,7 +250,7 @@ class RayExecutor(Executor):
                 yield Report(notes=[f"waiting for a node that has {self._needs_in_words()}"])
 
     def _heard(self, report: Report) -> Report:
-        """Return a report; of those about a node that is gone, or nodes that go together, one says so."""
+        """Return a report, without its note on a lost node if there was such a note a moment ago."""
         self._has_done = self._has_done or report.counts.inputs > report.counts.failed
         if report.notes != [NODE_GONE]:
             return report
@@ -259,8 +260,8 @@ class RayExecutor(Executor):
     def _room(self) -> int:
         """Return how many batches Ray may have: a few for each slot, and some that ask for more slots.
 
-        A range of --workers tells how far the cluster may grow. All that is asked for at once when something
-        is done: the recipe works then, and batches are of the right size.
+        A range of --workers says how far the cluster may grow. As soon as something is done, the whole range
+        is asked for at once: then the recipe works, and batches have the right size.
         """
         self._look()
         enough = max(FEW_BATCHES, BATCHES_PER_WORKER * self._slots)
@@ -285,8 +286,8 @@ class RayExecutor(Executor):
     def _end_tasks(self) -> None:
         """End the batches that are still at work, and the workers that hold them.
 
-        Ray ends a job's workers when its driver leaves. A forced cancel would do as well, but when a task
-        ends by itself at that moment, Ray takes the driver's process down (2.60: task_manager.cc, "Check
+        Ray ends a job's workers when its driver leaves. A forced cancel would work as well, but if a task
+        ends by itself at that moment, Ray crashes the driver's process (2.60: task_manager.cc, "Check
         failed").
         """
         left, self._at_work = [*self._at_work], {}
@@ -300,7 +301,7 @@ class RayExecutor(Executor):
     # -- the cluster ---------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """See how large the cluster is, now and then."""
+        """Check the size of the cluster, unless the last check was a moment ago."""
         if time.monotonic() - self._looked_at < SECONDS_BETWEEN_LOOKS:
             return
         self._looked_at = time.monotonic()
@@ -308,12 +309,12 @@ class RayExecutor(Executor):
         self._slots = sum(map(self._slots_of, self._resources))
 
     def _slots_of(self, resources: dict[str, float]) -> int:
-        """Return how many batches fit into a node."""
+        """Return how many batches fit into a node with these resources."""
         slots = (int(resources.get(name, 0) / amount + 1e-9) for name, amount in self._needs().items())
         return min(slots, default=1)
 
     def _needs(self) -> dict[str, float]:
-        """Return what a batch takes, by Ray's names."""
+        """Return the resources that a batch takes, by Ray's names."""
         all_of_it = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
         return {name: amount for name, amount in all_of_it.items() if amount}
 
@@ -341,7 +342,7 @@ class RayExecutor(Executor):
         self._connected = True
 
     def _size(self) -> dict[str, Any]:
-        """Return what a private Ray offers: as much as the workers take."""
+        """Return the resources of a private Ray: as much as the workers take."""
         workers = self.limits.workers or usable_cpus()
         others = {name: amount * workers for name, amount in self.cluster.resources.items()}
         return {"num_cpus": max(1, int(self.cluster.cpus * workers + 0.999)), "resources": others}
@@ -380,7 +381,7 @@ def _nodes() -> list[dict[str, Any]]:
 
 
 def _finished(references: list[Any]) -> list[Any]:
-    """Return the tasks that are done, after waiting a moment for the first."""
+    """Wait a moment for the first task to finish, and return all that are done."""
     found, others = ray.wait(references, num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
     if found and others:
         found += ray.wait(others, num_returns=len(others), timeout=0)[0]
@@ -388,11 +389,11 @@ def _finished(references: list[Any]) -> list[Any]:
 
 
 def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a reference of Ray's
-    """Return the report of a task."""
+    """Return the report of a task; if its worker was lost, one that does not name the batch."""
     try:
         answer = ray.get(reference)
     except (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError):
-        # a node that is gone says nothing about its inputs
+        # the loss of a node says nothing about the inputs that were there
         return Report(notes=[NODE_GONE])
     except _LOST:
         answer = None
@@ -405,7 +406,7 @@ def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  
     try:
         seen, fault, versions = ray.get(reference)
     except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
-        # the node is gone by now, and takes no batches
+        # the node is gone by now, so it takes no batches
         return
     except ray.exceptions.RuntimeEnvSetupError as error:
         raise Refused(f"node {node}: {reason_of_ray(error)}") from None

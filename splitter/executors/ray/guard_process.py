@@ -1,11 +1,11 @@
-"""Connect a Ray worker with the guard that it starts: the task hands a batch on, and the report back.
+"""Connect a Ray worker with the guard that it starts: a task passes the batch on, and the report back.
 
     Ray worker ── stand-in ── guard ── runner
 
-A Ray worker has threads, sockets and another parent, so it must not fork, nor run user code. It starts
-a guard as a fresh process, once, and keeps it for later tasks. When the worker ends, by Ray or by anything
-else, the system ends the guard, and the guard ends its runner and what that has started. Ray kills the
-children of a worker that it ends before they can do that, so there is a stand-in between to be killed.
+A Ray worker has threads, sockets and another parent, so it must neither fork nor run user code. It starts
+a guard as a fresh process, once, and keeps it for later tasks. When the worker ends, for whatever reason,
+the system ends the guard, and the guard ends its runner and what the runner has started. When Ray ends a
+worker, it kills the worker's children before they can clean up, so it gets a stand-in to kill instead.
 """
 
 import atexit
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from splitter.worker.messages import Batch, Job
 
 _SECONDS_TO_LEAVE = 1.5
-# not through PYTHONPATH, which programs that user code starts would inherit
+# sys.path does not go through PYTHONPATH, which programs that user code starts would inherit
 _START = f"""
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -44,7 +44,7 @@ from {__name__} import main
 main(int(sys.argv[2]))
 """
 
-# by run, and by the GPUs that Ray has given to this worker, for which a recipe's setup() has run
+# by run, and by the GPUs that Ray has given to this worker, since the recipe's setup() was for these GPUs
 _guards: dict[tuple[str, str], "_GuardProcess"] = {}
 
 
@@ -53,7 +53,7 @@ class Mission:
     """What a guard needs to know before its first batch.
 
     Attributes:
-        versions: Those of the driver.
+        versions: The driver's versions.
         folder: The driver's working directory.
         sources: The recipe's code.
         job: The job of the run, pickled.
@@ -72,7 +72,7 @@ class Mission:
 
 
 def work(mission: bytes, run: str, batch: bytes) -> bytes | None:
-    """Do a batch in this worker's guard, as a task; return its report, or None if the guard was lost."""
+    """Run a batch in this worker's guard, as a Ray task; return its report, or None if the guard was lost."""
     key = run, os.environ.get("CUDA_VISIBLE_DEVICES", "")
     for other in [other for other in _guards if other[0] != run]:
         _guards.pop(other).end()
@@ -82,14 +82,14 @@ def work(mission: bytes, run: str, batch: bytes) -> bytes | None:
     try:
         report = _guards[key].run(batch)
     finally:
-        # it is dead, or the task is cancelled
+        # the guard is dead, or the task is canceled
         if report is None:
             _guards.pop(key).end()
     return report
 
 
 def look_around(storage: bytes, name: str) -> tuple[str, str, dict[str, str]]:
-    """Return what a node sees of the output, or why it sees nothing, and its versions; another task."""
+    """Return, as a Ray task, what a node reads in the output folder, or why it cannot, and its versions."""
     from splitter.errors import Refused, StorageError
 
     try:
@@ -109,7 +109,7 @@ def versions() -> dict[str, str]:
 
 
 def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Say what is different on a node; nothing if all is the same."""
+    """Describe the first difference between a node's versions and ours; empty if there is none."""
     for name, needed in here.items():
         if there.get(name) != needed:
             return f"has {name} {there.get(name)}, but the run has {needed}; install the same version there"
@@ -118,11 +118,11 @@ def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Errand(ABC):
-    """Work other than that of a run, with code that is installed; a process in a guard's place does it.
+    """Work other than a run, with installed code only, done by a process in place of a guard.
 
     Attributes:
-        storage: Tells the executor whether nodes see the output, and whether workers still write.
-        versions: Those of the driver.
+        storage: Lets the executor find out whether nodes see the output, and whether workers still write.
+        versions: The driver's versions.
         folder: The driver's working directory.
     """
 
@@ -132,7 +132,7 @@ class Errand(ABC):
 
     @abstractmethod
     def answer(self, batch: Any) -> Report:  # noqa: ANN401 - what the errand is about
-        """Do a part of it, which has `keys` as a batch has."""
+        """Do a part of the errand; the part has `keys`, as a batch does."""
 
 
 class _GuardProcess:
@@ -151,7 +151,7 @@ class _GuardProcess:
             self._connection.send_bytes(mission)
 
     def run(self, batch: bytes) -> bytes | None:
-        """Return the report on a batch; None if the guard is dead."""
+        """Give the guard a batch, and return its report; None if the guard is dead."""
         try:
             self._connection.send_bytes(batch)
             return self._connection.recv_bytes()
@@ -159,7 +159,7 @@ class _GuardProcess:
             return None
 
     def end(self) -> None:
-        """End the guard, and what belongs to it."""
+        """End the guard, and the processes that belong to it."""
         self._connection.close()
         try:
             self._process.wait(_SECONDS_TO_LEAVE)
@@ -168,18 +168,18 @@ class _GuardProcess:
             self._process.wait()
 
 
-# -- the guard's process, and the one before it -------------------------------------------------------------
+# -- the guard's process, and the stand-in before it --------------------------------------------------------
 
 
 def main(descriptor: int) -> None:
-    """Live as the process that a Ray worker starts."""
+    """Run as the process that a Ray worker starts."""
     with Connection(descriptor) as connection:
         stand_before_a_guard(connection)
         serve(connection)
 
 
 def stand_before_a_guard(connection: Connection) -> None:
-    """Fork the guard and become the process that Ray may kill; only the guard returns from this."""
+    """Fork the guard, and become the stand-in that Ray may kill; only the guard returns from this."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     stand_in, worker = os.getpid(), os.getppid()
@@ -188,7 +188,7 @@ def stand_before_a_guard(connection: Connection) -> None:
         die_with_parent(stand_in, signal.SIGTERM)
         return
     die_with_parent(worker, signal.SIGKILL)
-    # if the guard is killed, this process ends what belonged to it, except what clears up by itself
+    # if the guard is killed, this process ends its processes, except a reaper, which ends on its own
     adopt_orphans()
     connection.close()
     while os.wait()[0] != guard:
@@ -198,7 +198,7 @@ def stand_before_a_guard(connection: Connection) -> None:
 
 
 def serve(connection: Connection) -> None:
-    """Live as a guard: batches in, reports out, until there are no more."""
+    """Run as a guard: take batches and return reports until the Ray worker closes the connection."""
     mission: Mission | Errand = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver of this run
     answer = _ready(mission)
     while True:
@@ -210,12 +210,12 @@ def serve(connection: Connection) -> None:
 
 
 def _ready(mission: Mission | Errand) -> Callable[["Batch"], Report]:
-    """Become a guard, or another that answers batches; return the function that does."""
+    """Become a guard, or a process for an errand; return the function that answers a batch."""
     from splitter.errors import RunStopped
 
     fault = difference(versions(), mission.versions)
     if fault:
-        # this node has joined after the others were checked
+        # this node joined after the others were checked
         return lambda _: Report.stopped(f"node {socket.gethostname()}: {fault}")
     with contextlib.suppress(OSError):
         # relative paths among the recipe's parameters mean the same as for the driver
