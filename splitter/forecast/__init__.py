@@ -2,6 +2,6 @@
 
 entry_points     `dataset.plan`, and what the command line calls
 forecast         how many inputs and outputs, how large, how long
-estimate         what will come of inputs, by their headers and by trying a few
-shard_overhead   what shards take beside the files in them
+estimate         what inputs will give, by their headers and by trying a few
+shard_overhead   the bytes that shards take beyond the files in them
 """

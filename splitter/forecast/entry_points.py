@@ -26,7 +26,7 @@ def plan(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options:
 def plan_dataset(
     dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
 ) -> "Forecast":
-    """Return the numbers. Raises Refused if the run would, Interrupted at a signal."""
+    """Return the forecast; raise Refused if the run would, and Interrupted at a signal."""
     from splitter.forecast.forecast import forecast
     from splitter.storage.opening import storage_of
     from splitter.system.signals import signals_raise

@@ -1,7 +1,7 @@
 """Estimate the outputs of inputs in a short time, by their headers and by processing a few of them.
 
-headers ──> outputs, and their bytes where these follow from the length
-trial   ──> the rest: a few inputs are done in temporary space, and all others are taken to be like them
+headers ──> outputs, and their bytes if these follow from the length
+trial   ──> the rest: a few inputs are done in temporary space, and all others are assumed to be like them
 """
 
 import contextlib
@@ -34,39 +34,39 @@ if TYPE_CHECKING:
     from splitter.forecast.forecast import Forecast
 
 NAMES_SHOWN = 3
-# headers are read for so long; what is left then is taken to be like what was read
+# how long headers are read; the inputs that are left then are assumed to be like those that were read
 SECONDS_FOR_HEADERS = 20.0
 HEADERS_AT_ONCE, MOST_SECONDS_AT_ONCE = 500, 20.0
-# a trial is tens of inputs, or as many as take a second; of slow ones as many as take some seconds
+# a trial takes tens of inputs, or as many as take a second; if inputs are slow, as many as take some seconds
 MOST_ALONE, MOST_TRIED, MORE_EACH_TIME = 16, 32_768, 8
 ENOUGH_SECONDS, SLOW_TAKE_LONGER, LONGEST_TRIAL = 1.0, 3, 10.0
-# inputs that take less are tried in batches, as they will be run
+# inputs that take less time are tried in batches, as they will be run
 SECONDS_OF_QUICK_INPUT = 0.05
 MOST_BYTES_TRIED = 1 << 28
 WARMING_UP = "000000-"
-# of an input: whether its recipe cannot count its outputs, nor tell their size; what that may go by instead;
-# whether it will fail
+# for each input: whether its recipe cannot count its outputs; whether it cannot tell their size; another
+# measure of their content, from which the size may be estimated; whether the input will fail
 _EXPECTED = np.dtype([("uncounted", "?"), ("unsized", "?"), ("content", "f8"), ("faulty", "?")])
 _UNKNOWN = (True, True, 0.0, False)
 
 
 class Outlook:
-    """Finds out what will come of the inputs that are to be done."""
+    """The estimate of what the inputs to do will give, which `look` puts into the plan."""
 
     def __init__(
         self, plan: "Forecast", run: Assignment, todo: np.ndarray, *, groups: int, known_seconds: float
     ) -> None:
-        """`groups`: how many shards there will be at least; `known_seconds`: what a look at all has taken."""
+        """Take the least number of shards, and the seconds that a look at all inputs has taken."""
         self._plan, self._run, self._job, self._table = plan, run, run.job, run.table
         self._todo, self._options = todo, run.options
         self._groups, self._known_seconds = groups, known_seconds
         self._all = Kinds(run.survey.sizes[todo].astype("f8"), _endings(run.table, todo))
         self._each = np.empty(len(todo), _EXPECTED)
         self._each[:] = _UNKNOWN
-        # what the size of outputs may go by
+        # what the size of outputs is estimated from: the size of inputs, or another measure of their content
         self._content = self._all.sizes
         most = run.options.workers_asked[1]
-        # on Ray the cluster decides, unless it is told
+        # on Ray, the cluster decides unless --workers does
         self._knows_workers = run.options.executor == "local" or most is not None
         plan.workers = max(1, usable_cpus() if most is None else most)
 
@@ -88,13 +88,13 @@ class Outlook:
         """Ask the recipe what it expects."""
         elsewhere = self._table.names_urls or is_url(self._job.layout.root) or len(self._run.survey.members)
         if type(self._job.dataset).expect is ProcessorDataset.expect or elsewhere:
-            # what is elsewhere, or within a shard, would have to be fetched
+            # the headers of inputs at URLs or in shards would have to be fetched
             self._plan.exact = False
             return
         try:
             self._ask()
         except OSError:
-            # the recipe's own code has ended its process, or takes for ever: the trial will tell
+            # the recipe's own code ended its process, or hangs: the trial will show
             self._each[:] = _UNKNOWN
             self._plan.exact = False
 
@@ -106,7 +106,7 @@ class Outlook:
         read = outputs = size = 0
         exact, first = True, list[str]()
         began = time.monotonic()
-        # in other processes, since it is the user's code
+        # in other processes, since this is the user's code
         asked = in_processes(look, range(parts), always_fork=True, patience=MOST_SECONDS_AT_ONCE)
         with contextlib.closing(asked) as found:
             for number, part in enumerate(found):
@@ -129,7 +129,7 @@ class Outlook:
             self._content = self._each["content"]
 
     def _take_to_be_alike(self, read: int, parts: int, last: int) -> None:
-        """Take unread inputs to be like those that were read, which were spread over the list."""
+        """Assume that unread inputs are like those that were read, which were spread over the list."""
         plan, count = self._plan, len(self._todo)
         unread = np.arange(count) % parts > last
         for field_name, name in (("uncounted", "outputs"), ("unsized", "bytes")):
@@ -141,7 +141,7 @@ class Outlook:
     # -- by a trial ----------------------------------------------------------------------------------------
 
     def _try(self) -> None:
-        """Process some inputs in temporary space, as workers will, and take the rest to be like them."""
+        """Process some inputs in temporary space, as workers will, and assume that the rest is like them."""
         plan, options = self._plan, self._options
         patience = min(options.timeout or LONGEST_TRIAL, LONGEST_TRIAL)
         limits = Limits(plan.workers, 0, patience, options.memory_bytes)
@@ -168,7 +168,7 @@ class Outlook:
         if enough or not tested.seconds_of_one:
             return np.empty(0, "i8")
         if alone:
-            # as many as can be tried one by one in so many seconds
+            # as many as can be tried one by one in the time that is left
             in_time = int(seconds * self._plan.workers / tested.seconds_of_one)
             others = self._all.sample(min(before * MORE_EACH_TIME, before + in_time))
         else:
@@ -178,7 +178,7 @@ class Outlook:
         return others if len(others) > before else np.empty(0, "i8")
 
     def _take(self, tested: "_Tested") -> None:
-        """Conclude from what was tried."""
+        """Put the results of a trial into the plan."""
         plan, todo, known = self._plan, self._todo, tested.known
         made = tested.journal.entries[tested.entries]
         outputs, sizes = made["outputs"].astype("f8"), made["bytes"].astype("f8")
@@ -207,7 +207,7 @@ class Outlook:
         return tested.seconds_of_one * len(self._todo)
 
     def _tested(self, temporary: TemporaryOutput, chosen: np.ndarray, *, alone: bool) -> "_Tested":
-        """Process some of the inputs that are to be done."""
+        """Process some of the inputs to do, and return the results."""
         journal = Journal(temporary.storage)
         tested = _Tested(1 if alone else -(-len(chosen) // (4 * self._plan.workers)), journal)
         inputs_of = {
@@ -220,7 +220,7 @@ class Outlook:
         for report in temporary.reports([*self._warming_up(chosen), *batches]):
             report.problems.raise_stop()
             if report.batch.startswith(WARMING_UP):
-                # what setup() takes is none of a trial's time
+                # setup() does not count towards the time of the trial
                 ready = time.monotonic() if ready == began else ready
                 tested.start = time.monotonic() - began - report.counts.seconds
             elif report.counts.inputs:
@@ -237,7 +237,7 @@ class Outlook:
     def _sort_out(
         self, tested: "_Tested", known: np.ndarray, entries: np.ndarray, said: dict[str, str]
     ) -> None:
-        """Tell failures from what only had no time, and from what headers have told already."""
+        """Separate failures from inputs that ran out of time, and from failures that headers predicted."""
         journal = tested.journal
         failed = np.flatnonzero(journal.entries["status"][entries] == FAILED)
         limited = self._options.timeout is None or self._options.timeout > LONGEST_TRIAL
@@ -245,7 +245,7 @@ class Outlook:
         for at, (head, rows) in zip(failed.tolist(), journal.rows_of_each(entries[failed]), strict=True):
             error, message = rows[0][len(head.columns) :][:2]
             if error == TimedOut.__name__ and limited:
-                # what it was given is the least that it takes
+                # it takes at least the time that it was given
                 unfinished.append(at)
             elif not self._each["faulty"][known[at]]:
                 listed = one_line(rows[0][self._table.at])
@@ -257,7 +257,7 @@ class Outlook:
         tested.known, tested.entries = np.delete(known, unfinished), np.delete(entries, unfinished)
 
     def _warming_up(self, chosen: np.ndarray) -> list[Batch]:
-        """Return a small input for each worker: loading for the first input does not count as work."""
+        """Return a small input for each worker: what is loaded for a first input does not count as work."""
         smallest = self._todo[chosen[[np.argmin(self._all.sizes[chosen])]]]
         return [
             replace(make_batch(f"{WARMING_UP}{number:06d}", self._run, smallest), trial=True)
@@ -271,14 +271,14 @@ class _Tested:
 
     Attributes:
         at_once: How many inputs were tried in a batch.
-        journal: What was committed.
-        failed: How many have failed, unless it was known that they would.
+        journal: The commit records of the trial.
+        failed: How many inputs failed, without those whose headers predicted it.
         first_failures: The first few of these.
-        unfinished: How many were given up.
-        start: The seconds until the first was begun.
-        seconds: Of each batch, by its first input, what an input took.
-        known: The inputs that have come to something.
-        entries: What they have come to.
+        unfinished: How many inputs were given up.
+        start: The seconds until the first input was begun.
+        seconds: The seconds per input in each batch, by the first input of the batch.
+        known: The inputs that have a result.
+        entries: The entries of these inputs in the journal.
     """
 
     at_once: int
@@ -298,7 +298,7 @@ class _Tested:
 
 
 def _endings(table: InputTable, todo: np.ndarray) -> np.ndarray:
-    """Return for each input a number that stands for the ending of its name."""
+    """Return a number for each input that stands for the ending of its name."""
     numbers: dict[str, int] = {}
     found = np.empty(len(todo), "i4")
     for start in range(0, len(table), BLOCK):
@@ -313,13 +313,13 @@ def _endings(table: InputTable, todo: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Kinds:
-    """Inputs by their sizes and kinds: those of a kind are taken to be alike, but for their sizes."""
+    """The sizes and kinds of inputs: those of one kind are assumed to be alike, except for their sizes."""
 
     sizes: np.ndarray
     kinds: np.ndarray
 
     def sample(self, most: int) -> np.ndarray:
-        """All, or so many of the largest kinds: some as there are many of, some as most bytes are in."""
+        """Return all inputs, or about `most` of the largest kinds, half by number and half by bytes."""
         if len(self.sizes) <= most and self.sizes.sum() <= MOST_BYTES_TRIED:
             return np.arange(len(self.sizes))
         weights = np.bincount(self.kinds, self.sizes + 1)
@@ -338,7 +338,7 @@ class Kinds:
         return order[np.concatenate((evenly, by_bytes))]
 
     def total(self, known: np.ndarray, values: np.ndarray, among: np.ndarray | None = None) -> float:
-        """Return the sum over all inputs, or some of them, by the values of a few."""
+        """Estimate the sum over all inputs, or over those in `among`, from the values of a few."""
         if not len(known):
             return 0.0
         total = 0.0
@@ -352,7 +352,7 @@ class Kinds:
 
 
 def _extended(sizes: np.ndarray, values: np.ndarray, all_sizes: np.ndarray) -> float:
-    """Return the sum over all sizes of a value with a fixed part and a part for each byte."""
+    """Estimate the sum over all sizes of a value with a fixed part and a part for each byte."""
     mean_size, mean = sizes.mean(), values.mean()
     spread = ((sizes - mean_size) ** 2).mean()
     slope = ((sizes - mean_size) * (values - mean)).mean() / spread if spread else 0.0
@@ -363,12 +363,12 @@ def _extended(sizes: np.ndarray, values: np.ndarray, all_sizes: np.ndarray) -> f
     return float(len(all_sizes) * (mean - slope * mean_size) + slope * all_sizes.sum())
 
 
-# -- headers, in a process of many ---------------------------------------------------------------------------
+# -- headers, in one of many processes -----------------------------------------------------------------------
 
 
 @dataclass
 class _Headers:
-    """The outputs that a recipe expects of some inputs."""
+    """The outputs that a recipe expects from some inputs."""
 
     each: np.ndarray
     outputs: int = 0
@@ -379,7 +379,7 @@ class _Headers:
 
 
 def _expect(job: Job, table: InputTable, todo: np.ndarray, parts: int, part: int) -> _Headers:
-    """Ask the recipe about every so many-th input."""
+    """Ask the recipe about one part of the inputs: each of the `parts` is spread over the list."""
     some = todo[part::parts]
     told = _Headers(np.zeros(len(some), _EXPECTED))
     job.dataset.ready()

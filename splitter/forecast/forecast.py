@@ -1,4 +1,4 @@
-"""`splitter plan`: what a run would do, before it does it. Nothing is written but temporary files.
+"""`splitter plan`: what a run would do, before it does it. Only temporary files are written.
 
 list -> survey -> compare with the commit records -> headers -> a short trial -> numbers
 """
@@ -37,7 +37,7 @@ from splitter.text.show import one_line, show_bytes, show_count, show_seconds
 
 @dataclass
 class Forecast:
-    """What a run would do.
+    """A forecast of what a run would do.
 
     Attributes:
         output: The output folder.
@@ -50,22 +50,22 @@ class Forecast:
         to_do: How many would be processed.
         input_bytes: The size of those that would be processed and can be read.
         outputs: How many output files would be made.
-        bytes: Their size.
+        bytes: The size of these files.
         exact: Whether the number of outputs is certain, not only likely.
         seconds: How long the run would take; None if unknown.
         workers: How many workers there would be.
         tried: How many inputs were tried for these numbers.
         tried_failed: How many of them failed, though their headers are good.
-        unfinished: How many more were given up in the trial, since they take too long for one.
-        removed: How many inputs' outputs --fresh or --prune would remove.
+        unfinished: How many more were given up in the trial because they take too long for one.
+        removed: For how many inputs --fresh or --prune would remove the outputs.
         free: The free bytes where the outputs would go; None if unknown.
         missing_first: The first few that cannot be read, with the reason.
-        faulty: How many have a header that cannot be read.
+        faulty: How many will fail, according to their headers.
         faulty_first: The first few of them, with the reason.
         failed_first: The first few that failed when they were tried, with the reason.
         no_inputs: Why the list has no inputs, if it has none.
-        changes: What differs from the runs that made what is there.
-        first_name: With --name, that of the first output, as far as the list tells it.
+        changes: What differs from the runs that made the outputs that exist.
+        first_name: With --name, the name of the first output, as far as it follows from the list.
     """
 
     output: str
@@ -104,7 +104,7 @@ class Forecast:
         return asdict(self)
 
     def lines(self, *, gives_columns: bool = False) -> Iterator[str]:
-        """Yield the lines for a person; `gives_columns`: the recipe is to make metadata only."""
+        """Yield the lines for a person; `gives_columns` says that the recipe is to make metadata only."""
         kinds = ("new", "changed", "done", "failed", "missing")
         counts = ", ".join(f"{getattr(self, kind):,} {kind}" for kind in kinds if getattr(self, kind))
         yield f"{show_count(self.inputs, 'input')}{counts and ': '}{counts}"
@@ -187,12 +187,12 @@ def _count(plan: Forecast, run: Assignment, decision: Decision, journal: Journal
     """Count each input as one of new, changed, done, failed and missing."""
     state, sizes = decision.state, run.survey.sizes
     mine = np.ones(len(sizes), bool) if run.first_inputs is None else run.first_inputs
-    # as it is now, but for what --fresh removes
+    # the present state, without what --fresh removes
     entries = journal.without(decision.removed).find(run.survey.keys)
     status = journal.status(entries)
     stale = np.isin(entries, decision.displaced)
     stale[state.stale] = True
-    # with --repair also what is as it was, but for its outputs
+    # also unchanged inputs whose outputs are missing or damaged, as with --repair
     stale[state.changed] = True
     missing = mine & (sizes == UNREADABLE)
     there = mine & ~missing
@@ -217,7 +217,7 @@ def _changes(run: Assignment, decision: Decision, journal: Journal) -> list[str]
 
 
 def _first_name(run: Assignment, decision: Decision) -> str:
-    """Return the name that --name gives to the first output, without extension; nothing without --name."""
+    """Return the name that --name gives to the first output, without extension; empty without --name."""
     layout, todo = run.job.layout, decision.state.todo
     if layout.naming is None or not len(todo):
         return ""
@@ -228,7 +228,7 @@ def _first_name(run: Assignment, decision: Decision) -> str:
 def _free_if_writable(storage: Storage) -> int | None:
     """Return the free bytes on the disk of an output folder, which may not exist yet; None for a store.
 
-    Refuse a folder that could not be made or written, as a run finds out by trying.
+    Refuse a folder that cannot be made or written, which a run finds out by trying.
     """
     if not isinstance(storage, LocalStorage):
         return None

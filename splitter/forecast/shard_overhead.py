@@ -1,4 +1,4 @@
-"""Measure what shards take beside the output files in them, by writing some of these and half of them.
+"""Measure the bytes that shards take beyond the files in them, by writing shards of some files and of half.
 
 bytes of a shard = those of its outputs + of_each * outputs + of_shard
 """
@@ -25,7 +25,7 @@ BATCH = "rehearsal"
 def more_in_shards(
     job: Job, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray
 ) -> tuple[float, float]:
-    """Measure `of_each` and `of_shard` with the outputs of some inputs in temporary space; 0 for files."""
+    """Measure `of_each` and `of_shard` with outputs of a trial; both are 0 if the sink makes no shards."""
     made = journal.entries[entries]
     few = (np.cumsum(made["bytes"]) <= MOST_BYTES) & (np.cumsum(made["outputs"]) <= MOST_OUTPUTS)
     some = entries[(made["outputs"] > 0) & few]
@@ -63,7 +63,7 @@ def _columns(job: Job, journal: Journal, entries: np.ndarray) -> OutputColumns:
 def _written(
     sink: Sink, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray
 ) -> tuple[int, int]:
-    """Return how many outputs went into shards, and the bytes of these beside their own."""
+    """Write outputs into shards; return their number, and the bytes that the shards take beyond them."""
     writer = sink.open(temporary.storage, BATCH)
     assert isinstance(writer, ShardsWriter)  # noqa: S101 - what an indivisible sink opens
     outputs = size = 0
@@ -86,7 +86,7 @@ def _written(
 
 
 def _owner(sink: Sink, rank: int, head: RowColumns, rows: list[list[str]]) -> OutputOwner:
-    """Return an input whose rows have the columns of the sink as well."""
+    """Return the owner of an input's outputs, whose rows have the columns of the sink as well."""
     at = len(head.columns)
     stop = at + len(OUTPUT_COLUMNS)
     own = [""] * len(sink.columns)
