@@ -1,6 +1,6 @@
 """Files that a stage keeps only until they are used: dropped, and made again if they are needed again.
 
-The commit records stay, so that what became of each input is known, and what follows has its list.
+The commit records stay, so the result of each input remains known, and the next stage has its list.
 """
 
 import copy
@@ -28,32 +28,32 @@ from splitter.worker.messages import Batch
 
 
 class Contents:
-    """What a stage does with files while it is at work: those that it makes, and those that it uses."""
+    """The files that may be dropped while a stage is at work: those that it makes, and those that it uses."""
 
     def __init__(self, stage: Stage, stages: Iterable[Stage]) -> None:
-        """Take the stage, and all stages that there are."""
+        """Take the stage, and all stages of the pipeline."""
         self._marks = stage.until_used
         source = stage.files_from
         users = users_of(source, stages) if source else []
-        # what the last of a chain has done has come through all others
+        # in a chain of users, what the last one has done has gone through all others
         is_last = source is not None and users[-1] is stage and _is_chain(source, users)
         drops = source is not None and is_last and source.until_used
         self._source = storage_of(source.outputs.folder) if source and drops else None
 
     def begin(self, storage: Storage) -> None:
-        """Note, before any file goes, that files may be missing."""
+        """Note that files may be missing, before the first one is dropped."""
         if self._marks:
             DROPPED.save(storage, {"until_used": True})
 
     def used(self, run: Assignment, batch: Batch) -> None:
-        """Drop the inputs of a batch that is committed, unless another stage needs them."""
+        """Drop the inputs of a committed batch, unless another stage needs them."""
         if self._source is not None:
             at = run.job.at
             self._source.remove(row[at] for text in batch.texts for row in parse_rows(text))
 
 
 def _is_chain(source: Stage, users: Sequence[Stage]) -> bool:
-    """Return whether each stage takes what the one before it has done."""
+    """Return whether each user of the files comes directly after the one before it."""
     return [user.before for user in users] == [source, *users[:-1]]
 
 
@@ -65,7 +65,7 @@ def users_of(stage: Stage, stages: Iterable[Stage]) -> list[Stage]:
 def keys_needed(stages: Sequence[Stage]) -> dict[str, np.ndarray]:
     """Return, for each stage, the keys of inputs whose files were dropped and are needed now."""
     needed: dict[str, np.ndarray] = {}
-    # what is made again may need files of the stage before it
+    # a stage that makes files again may need files of the stage before it
     for stage in reversed(stages):
         needed[stage.name] = _needed_of(stage, stages, needed)
     return needed
@@ -84,7 +84,7 @@ def _needed_of(stage: Stage, stages: Sequence[Stage], needed: Mapping[str, np.nd
 
 
 def _keeps_others(user: Stage, source: Stage) -> bool:
-    """Return whether --keep of a stage on the way has another condition now, so that more may be needed."""
+    """Return whether --keep has changed in a stage from `source` on, so that `user` may need more files."""
     for stage in user.line[user.line.index(source) :]:
         stored = KeepRule.stored(storage_of(stage.outputs.folder))
         if stage.options.keep not in (None, stored.where if stored else ""):
@@ -93,7 +93,7 @@ def _keeps_others(user: Stage, source: Stage) -> bool:
 
 
 def forget_dropped(stages: Iterable[Stage], needed: Mapping[str, np.ndarray]) -> None:
-    """Take note of stages whose files are all there again, and are to stay."""
+    """Remove the note of missing files, for stages that have all their files again and are to keep them."""
     for stage in stages:
         storage = storage_of(stage.outputs.folder)
         if not stage.until_used and not len(needed[stage.name]) and _may_be_dropped(storage):
@@ -101,7 +101,7 @@ def forget_dropped(stages: Iterable[Stage], needed: Mapping[str, np.ndarray]) ->
 
 
 def refuse_dropped(stages: Sequence[Stage]) -> None:
-    """Refuse a stage that needs files which were dropped, and which no other one makes again now."""
+    """Refuse a stage that needs dropped files, if the stage that makes them does not run now."""
     for stage in stages:
         source = stage.files_from
         if source is None or source in stages:
@@ -122,7 +122,7 @@ def _may_be_dropped(storage: Storage) -> bool:
 
 
 def drop_used(stage: Stage, stages: Iterable[Stage]) -> None:
-    """Remove the files of a stage that all later stages have used; each of these has come to its end."""
+    """Remove the files of a stage that all later stages have used; these must be complete."""
     storage = storage_of(stage.outputs.folder)
     kept = {name for user in users_of(stage, stages) for name in to_do(user, also_failed=True)}
     ((journal, entries),) = Committed.all_of(storage).parts
@@ -131,10 +131,10 @@ def drop_used(stage: Stage, stages: Iterable[Stage]) -> None:
 
 
 def _missing(storage: Storage) -> Iterator[tuple[int, list[str]]]:
-    """Yield the inputs whose files are not there, or not whole, with the names of these files."""
+    """Yield the keys of inputs with files that are missing or not whole, and the names of these files."""
     journal = Journal(storage)
     journal.load()
-    # what a killed driver has left of the list does not matter
+    # by the records alone: a killed driver may have left only a part of the list
     entries = journal.done()
     for entry, (head, rows) in zip(entries.tolist(), journal.rows_of_each(entries), strict=True):
         at = len(head.columns)
@@ -146,7 +146,7 @@ def _missing(storage: Storage) -> Iterator[tuple[int, list[str]]]:
 
 
 def to_do(stage: Stage, needed: np.ndarray = NOTHING, *, also_failed: bool = False) -> list[str]:
-    """Return the inputs that a stage has still to do, by what is committed now."""
+    """Return the inputs that a stage still has to do, according to the commit records."""
     dataset, quiet = copy.copy(stage.dataset), Display(quiet=True)
     storage = storage_of(stage.outputs.folder)
     options = replace(stage.options, prune=stage.before is not None)
@@ -158,7 +158,7 @@ def to_do(stage: Stage, needed: np.ndarray = NOTHING, *, also_failed: bool = Fal
             journal.peek(with_promises=True)
             state = decide(run, journal, needed=needed).state
         except Refused:
-            # it has no list yet, or its driver will say what is wrong
+            # the stage has no list yet, or its driver will say what is wrong
             return []
         numbers = state.todo
         if also_failed:

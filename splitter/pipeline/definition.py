@@ -1,4 +1,4 @@
-"""A pipeline: stages, and which of them takes the outputs of which."""
+"""A pipeline: its stages, and from which stage each takes its inputs."""
 
 import dataclasses
 import os
@@ -24,11 +24,11 @@ from splitter.text.urls import LONGEST_NAME
 if TYPE_CHECKING:
     from splitter.outputs.frame import Manifest
 
-# what says how a list is read, which no later stage has
+# options that say how a list is read; later stages have no list
 _OF_LISTS = ("column", "from_", "root", "delimiter", "pattern", "member", "folder_label", "all_rows")
-# what only a stage with a list has
+# other options for a stage with a list only
 _OF_THE_FIRST = ("limit", "prune")
-# what a stage asks of a cluster, and has no meaning on one machine
+# options for a cluster, which have no meaning on one machine
 _OF_A_CLUSTER = ("num_cpus", "num_gpus", "resources", "pip", "runtime_env")
 QUEUE = "1GB"
 
@@ -40,12 +40,12 @@ class Stage:
     Attributes:
         dataset: The recipe, with its inputs.
         given: The options that it was given.
-        options: Those of its run.
+        options: The options of its run.
         outputs: What it makes, as the inputs of another stage.
         before: The stage whose outputs it takes; None for a stage that takes a list.
-        until_used: Whether its files go when all later stages have used them.
-        keeps: Whether its files are kept, as far as that was said.
-        fuse: Whether the workers of the stage before do its work as well, where they can.
+        until_used: Whether its files are removed when all later stages have used them.
+        keeps: Whether the user asked to keep its files; None if that was left open.
+        fuse: Whether the workers of the stage before do its work as well, if they can.
     """
 
     dataset: ProcessorDataset
@@ -59,17 +59,17 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Its name, which is that of its folder."""
+        """The name of the stage, and of its folder."""
         return self.outputs.name
 
     @property
     def files_from(self) -> "Stage | None":
-        """The stage whose files it reads; None if those are of the list."""
+        """The stage whose files it reads; None if it reads those of the list."""
         return next((one for one in reversed(self.line) if not one.outputs.adds_columns), None)
 
     @property
     def line(self) -> "list[Stage]":
-        """The stages before, from the one that takes a list."""
+        """The stages before it, starting with the one that takes a list."""
         return [*self.before.line, self.before] if self.before else []
 
     @property
@@ -82,9 +82,9 @@ class Stage:
 
     @property
     def takes_ranges(self) -> bool:
-        """Whether it makes shards of ranges of the first stage's inputs, each when that range is complete."""
+        """Whether it makes shards of ranges of the first stage's inputs, each when its range is complete."""
         options = self.options
-        # a name may be made of a column that comes late
+        # --name may use a column that comes late
         needs_all = options.shuffle is not None or options.name is not None
         if self.before is None or options.sink == "files" or needs_all:
             return False
@@ -93,13 +93,13 @@ class Stage:
 
 
 class Pipeline:
-    """Stages that run together: each takes the outputs of an earlier one, as soon as these are committed.
+    """Stages that run together: each takes the outputs of an earlier one as soon as they are committed.
 
-    Each stage is an ordinary output folder, below the one of the pipeline.
+    Each stage has an ordinary output folder, inside the folder of the pipeline.
     """
 
     def __init__(self, output: str | os.PathLike[str], *, queue: str = QUEUE) -> None:
-        """Take the folder; a stage is held back while more than `queue` of its outputs wait to be used."""
+        """Take the output folder; a stage pauses while more than `queue` of its outputs waits to be used."""
         self.output = output_folder(output).rstrip("/")
         self.queue = parse_size("queue", queue)
         self.stages: list[Stage] = []
@@ -115,17 +115,17 @@ class Pipeline:
         fuse: bool = False,
         **options: Any,  # noqa: ANN401 - see RunOptions
     ) -> StageOutputs:
-        """Add a stage, and return what it makes: the inputs of a later stage.
+        """Add a stage, and return what it makes, for use as the inputs of a later stage.
 
         Args:
             name: The name of the stage, and of its folder.
             dataset: The recipe with its inputs: a list, or what another stage makes.
-            until_used: Whether to remove its files as soon as all later stages have used them. Default: if
-                all of these are fused with the stages before them.
+            until_used: Whether to remove its files as soon as all later stages have used them. By default,
+                they are removed if all of these stages are fused with the stages before them.
             adds_columns: Whether it makes metadata only; see `columns`.
             fuse: Whether the workers of the stage before do the work of this one as well, on files that need
                 not be stored in between.
-            options: Those of `RunOptions`.
+            options: Options as in `RunOptions`.
         """
         if not is_output(name) or "/" in name or name.startswith("."):
             raise Refused(f"stage {name!r}: its name is that of a folder; choose a plain one")
@@ -149,7 +149,7 @@ class Pipeline:
         return outputs
 
     def columns(self, name: str, dataset: ProcessorDataset, /, **options: Any) -> StageOutputs:  # noqa: ANN401
-        """Add a stage that makes metadata only: its inputs go on, with its metadata as further columns."""
+        """Add a stage that makes metadata only: it passes its inputs on, with metadata as new columns."""
         return self.stage(name, dataset, adds_columns=True, **options)
 
     def _before(self, name: str, dataset: ProcessorDataset) -> Stage | None:
@@ -174,7 +174,7 @@ class Pipeline:
         return before
 
     def stage_named(self, name: str, option: str) -> Stage:
-        """Return one of the stages; refuse a name that none has."""
+        """Return the stage of this name; refuse a name that no stage has."""
         names = [stage.name for stage in self.stages]
         if name not in names:
             hint = nearest(name, names) or f"; there is {', '.join(names)}"
@@ -182,7 +182,7 @@ class Pipeline:
         return self.stages[names.index(name)]
 
     def chosen(self, *, until: str | None = None, only: str | None = None) -> list[Stage]:
-        """Return all stages, those up to one, or a single one."""
+        """Return all stages, those up to `until`, or only one."""
         if not self.stages:
             raise Refused(f"{self.output}: the pipeline has no stages; add one")
         if only is not None:
@@ -193,7 +193,7 @@ class Pipeline:
         return [*last.line, last]
 
     def with_options(self, given: Mapping[str, Any]) -> "Pipeline":
-        """Return the pipeline with options that all its stages get."""
+        """Return a copy of the pipeline with options for all its stages."""
         for name in given:
             if name not in OF_ALL_STAGES:
                 hint = nearest(name, [*OF_ALL_STAGES]) or "; give it to the stages that it is for"
@@ -229,7 +229,7 @@ class Pipeline:
         Args:
             until: The last stage to run.
             only: The only stage to run.
-            options: Those of `RunOptions`, for all stages.
+            options: Options as in `RunOptions`, for all stages.
         """
         from splitter.outputs.frame import read_manifest
         from splitter.pipeline.running import run_stages
@@ -241,7 +241,7 @@ class Pipeline:
 
 
 def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
-    """Return a stage with its own options and those of all stages; refuse what makes no sense."""
+    """Return a stage with its own options and those for all stages; refuse options that make no sense."""
     asked = {
         **stage.given,
         **{name: value for name, value in given.items() if stage.before is None or name not in _OF_THE_FIRST},
@@ -250,7 +250,7 @@ def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
         if asked.get("executor", RunOptions.executor) == "local":
             asked = _here(asked)
         options = RunOptions.of(asked)
-        # a condition is read when there are rows, which may be hours later
+        # check the condition now: it is applied when there are rows, which may be hours later
         if options.where is not None:
             columns_in(options.where)
     except Refused as error:
@@ -260,7 +260,7 @@ def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
 
 
 def _linked(stages: Sequence[Stage]) -> list[Stage]:
-    """Return the stages with each other as they are now; refuse to fuse what cannot be."""
+    """Return the stages, each linked to the new copy of the one before; refuse to fuse what cannot be."""
     made: dict[str, Stage] = {}
     for stage in stages:
         users = [one for one in stages if one.files_from and one.files_from.name == stage.name]
@@ -274,7 +274,7 @@ def _linked(stages: Sequence[Stage]) -> list[Stage]:
 
 
 def _refuse_fused(stage: Stage, before: Stage | None) -> None:
-    """Refuse to fuse a stage with the one before where one worker cannot do both."""
+    """Refuse to fuse a stage with the one before if one worker cannot do both."""
     fused = f"stage {stage.name}: fuse"
     if before is None:
         raise Refused(f"{fused} is for a stage that takes what another one makes; leave it out")
@@ -306,13 +306,13 @@ def _refuse_fused(stage: Stage, before: Stage | None) -> None:
 
 
 def _here(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what options for a cluster mean on one machine: a GPU has so many places."""
+    """Translate options for a cluster to one machine: a share of a GPU becomes a number of workers."""
     gpus = asked.get("num_gpus")
     here = {name: value for name, value in asked.items() if name not in _OF_A_CLUSTER}
     there = {name: value for name, value in asked.items() if name in _OF_A_CLUSTER}
     if ":" in str(here.get("workers", "")):
         there["workers"] = here.pop("workers")
-    # what has no meaning here may be wrong, too
+    # options that have no meaning here must be valid, too
     RunOptions.of({**there, "executor": "ray"})
     if gpus and "workers" not in here:
         import torch

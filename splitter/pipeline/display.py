@@ -1,4 +1,4 @@
-"""What a pipeline prints: a line for each stage while they are at work, then what each has come to."""
+"""What a pipeline prints: a line for each stage while they are at work, then the result of each."""
 
 import contextlib
 import sys
@@ -24,7 +24,7 @@ _SECONDS_BETWEEN_EVENTS = 0.5
 
 
 class StageDisplay(Display):
-    """In the driver of a stage: hands everything on to the process that shows all stages."""
+    """The display in the driver of a stage: passes everything on to the process that shows all stages."""
 
     def __init__(self, connection: "Connection") -> None:
         super().__init__()
@@ -32,19 +32,19 @@ class StageDisplay(Display):
         self._inputs, self._work = 0, WorkCounts()
 
     def send(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - what can be pickled
-        """Send an event. If nobody is there to read it, this process is about to be ended."""
+        """Send an event. Ignore a closed connection: this process is then about to be ended."""
         with contextlib.suppress(OSError):
             self._connection.send({"event": event, **fields})
 
     def say(self, text: str) -> None:
-        """Hand on a line; what no list names goes without --prune."""
+        """Pass on a line, without a leading `--prune`: a stage removes unlisted outputs by itself."""
         self.error(text.removeprefix("--prune: "))
 
     def error(self, text: str) -> None:
         self.send("line", text=one_line(text))
 
     def say_meanwhile(self, text: str) -> None:
-        """Say nothing: the line of the stage shows that it is there."""
+        """Say nothing: the line of the stage shows that it is at work."""
 
     def start(self, *, inputs: int, size: int, done: int = 0) -> None:  # noqa: ARG002 - as the base
         """Show how many inputs there are so far."""
@@ -60,7 +60,7 @@ class StageDisplay(Display):
 
 @dataclass
 class StageLine:
-    """What is known of a stage while the pipeline runs."""
+    """The state of a stage while the pipeline runs."""
 
     name: str
     snapshot: Snapshot = field(default_factory=lambda: Snapshot(0, 0))
@@ -68,7 +68,7 @@ class StageLine:
     queued: int = 0
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take what its driver says."""
+        """Take an event from its driver."""
         if event["event"] == "waits":
             self.word = f"waits for {event['stage']}"
         elif event["event"] == "progress":
@@ -87,7 +87,7 @@ class StageLine:
         return self.word == "at work"
 
     def parts(self) -> list[str]:
-        """Return what there is to say; what matters most is first."""
+        """Return the parts of the line, the most important one first."""
         if not self.is_at_work:
             return [self.word]
         work = self.snapshot.work
@@ -97,7 +97,7 @@ class StageLine:
 
 
 class PipelineDisplay(Display):
-    """Shows all stages: live on a terminal, elsewhere a line now and then."""
+    """The display of all stages: live on a terminal, otherwise a line now and then."""
 
     def __init__(self, names: Sequence[str], *, quiet: bool = False, progress: str = "auto") -> None:
         super().__init__(quiet=quiet)
@@ -106,7 +106,7 @@ class PipelineDisplay(Display):
         self._shown = time.monotonic()
 
     def begin(self) -> None:
-        """Begin to show; all processes are started, so threads may be."""
+        """Begin the live view; all processes have been forked, so it may start a thread."""
         if sys.stderr.isatty() and not (self.quiet or self._json):
             self.view = LiveLine(Snapshot(0, 0), self._table)
 
@@ -133,7 +133,7 @@ class PipelineDisplay(Display):
                 write_event("progress", {"stage": name, "state": line.word, **line.snapshot.fields()})
 
     def show(self, queued: Mapping[str, int]) -> None:
-        """Show how far the stages are."""
+        """Show how far the stages are, and how many bytes wait for each."""
         for name, size in queued.items():
             self.lines[name].queued = size
         now = time.monotonic()
@@ -144,18 +144,18 @@ class PipelineDisplay(Display):
                     self.say(", ".join(line.parts()), line.name)
 
     def say(self, text: str, name: str = "", *, loud: bool = False) -> None:
-        """Print a line, marked by the stage that it is of."""
+        """Print a line, after the name of its stage."""
         if self.quiet and not (loud or text.startswith("note: ")):
             return
         self.error((f"{name}: {text}" if name else text).replace(SAME_RUN, SAME_PIPELINE_RUN))
 
     def end(self, name: str, summary: "Summary") -> None:
-        """Tell other programs what a stage has come to."""
+        """Write the result of a stage for other programs, with `--progress json`."""
         if self._json:
             write_event("end", {"stage": name, **summary.fields()})
 
 
 def lines_of(summary: "Summary") -> list[str]:
-    """Return what a stage has come to: what its own run would print, but for the next step."""
+    """Return the result of a stage: what its own run would print, without the manifest and the next step."""
     first, *others = summary_lines(summary)
     return [first, *(line for line in others[:-1] if not line.startswith("manifest: "))]

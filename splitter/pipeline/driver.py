@@ -1,4 +1,4 @@
-"""One stage: it follows the stage before, then does the rest as an ordinary run, and makes its manifest."""
+"""Drive one stage: follow the stage before, then do the rest as an ordinary run, and make the manifest."""
 
 import contextlib
 import copy
@@ -34,19 +34,19 @@ SECONDS_TO_WAIT = 0.05
 
 
 class StageHooks(RunHooks):
-    """What the stages after this one are told, and how they hold it back."""
+    """The hooks of a stage's run, which inform the stages after it and let them hold it back."""
 
     def __init__(self, stage: Stage, run: PipelineRun) -> None:
         self._state, self._queue = run.states[stage.name], run.pipeline.queue
         self._after = [run.states[one.name] for one in run.stages if one.before is stage]
         self.contents, self._fused = Contents(stage, run.pipeline.stages), FusedUsers(stage, run)
-        # of a stage that makes shards of ranges of the inputs of this one, the first
+        # the shard size of the first stage that makes shards of ranges of the inputs of this one
         makers = (one for one in run.stages if one.takes_ranges and stage in one.line[:1])
         self._shard_bytes = next((one.options.shard_bytes for one in makers), None)
         self._journal: Journal | None = None
 
     def paced(self, batches: Iterable[Batch | None]) -> Generator[Batch | None, None, None]:
-        """Give out no batch while those that follow have more than they can do, or may begin to be fused."""
+        """Give out no batch while later stages have too much to do, or have yet to say if they are fused."""
         for batch in batches:
             while self._is_full() or not self._fused.are_decided:
                 time.sleep(SECONDS_TO_WAIT)
@@ -54,21 +54,21 @@ class StageHooks(RunHooks):
             yield self._fused.with_them(batch, self._journal) if batch and self._journal else batch
 
     def lost(self) -> None:
-        """Fuse nothing any more."""
+        """Fuse no stage any more, since a worker was lost."""
         self._fused.stop()
 
     def _is_full(self) -> bool:
         return any(state.waiting > self._queue and state.end == AT_WORK for state in self._after)
 
     def begun(self, run: Assignment, decision: Decision, journal: Journal) -> None:
-        """Let those that follow begin."""
+        """Let the stages after this one begin."""
         self._journal = journal
         self.contents.begin(run.storage)
         self.note_valid(run, decision.state, journal)
         self._state.begin(decision.generation)
 
     def note_valid(self, run: Assignment, state: State, journal: Journal) -> None:
-        """Tell them which inputs were done before; what this run has done they find in its records."""
+        """Tell later stages which inputs were done before; they find what this run does in its records."""
         valid = journal.status(state.entries) != NOT_DONE
         valid[state.todo] = valid[state.stale] = False
         if self._state.generation:
@@ -76,14 +76,14 @@ class StageHooks(RunHooks):
         self._state.note_valid(run.survey.keys[valid])
 
     def inputs_in_range(self, found: Survey) -> int | None:
-        """Return how many inputs are done together, where a later stage makes shards of ranges of them."""
+        """Return how many inputs are done together if a later stage makes shards of ranges of them."""
         if self._shard_bytes is None:
             return None
         return inputs_in_range(len(found.keys), bytes_together(found.sizes), self._shard_bytes)
 
 
 class _EndedEarly(Executor):
-    """An executor of a run that has ended early already: it only says why."""
+    """An executor for a run that has already ended early: it runs nothing, and only says why."""
 
     def __init__(self, like: Executor, why: Interrupted | Report) -> None:
         super().__init__(like.limits, like.cluster)
@@ -101,7 +101,7 @@ class _EndedEarly(Executor):
 
 
 class StageDriver:
-    """Brings one stage to its end."""
+    """The driver of one stage."""
 
     def __init__(self, stage: Stage, run: PipelineRun, display: StageDisplay) -> None:
         self._stage, self.display, self.hooks = stage, display, StageHooks(stage, run)
@@ -117,7 +117,7 @@ class StageDriver:
         return Upstream(before.outputs, state)
 
     def drive(self) -> Summary | None:
-        """Return what the stage has come to; None if the stage before has not come far enough."""
+        """Run the stage and return its summary; None if the stage before has not come far enough."""
         progress, follows = Progress(), self._stage.follows and not len(self._needed)
         try:
             if self._upstream and follows and self._upstream.end == AT_WORK:
@@ -136,19 +136,19 @@ class StageDriver:
         if end == INCOMPLETE and self._stage.options.sink != "files":
             if not progress.is_begun:
                 return None
-            # what shares a shard is not complete
+            # the inputs that share a shard are not complete
             why = why or "the stage before has not come to its end; run the same command to continue"
         problems = progress.problems
         stopped = Report(problems=replace(problems, stop=why)) if why else None
         summary = self._rest(progress, end, stopped)
         if summary is None:
             return None
-        # where nothing is left to do, that does not say it
+        # a run with nothing left to do does not say why the stage stopped
         shown = problems.traceback or summary.traceback
         return replace(summary, stopped=why or summary.stopped, traceback=shown)
 
     def _wait(self) -> int:
-        """Wait for the end of the stage before; return how it has ended."""
+        """Wait until the stage before has ended, and return how it did."""
         if self._upstream is None or self._stage.before is None:
             return COMPLETE
         self._tell_wait()
@@ -161,15 +161,15 @@ class StageDriver:
             self.display.send("waits", stage=self._stage.before.name)
 
     def _rest(self, progress: Progress, end: int, why_ended: Interrupted | Report | None) -> Summary | None:
-        """Do what is left, and make the manifest; remove what is in no list if that list is complete."""
-        # what a stage before has no longer made is gone; a list may only be incomplete
+        """Do what is left, and make the manifest; remove unlisted outputs if the list is complete."""
+        # if the stage before is complete, what it has not made is gone; otherwise, that may still come
         prunes = self._stage.options.prune if self._upstream is None else end == COMPLETE
         try:
             summary = self._run_to_end(progress, why_ended, prune=prunes)
         except StorageError:
             if self._upstream is None or why_ended is None:
                 raise
-            # it ends early, while the stage before may be merging its records: those are there now
+            # this stage ends early, and the stage before was perhaps merging its records: now they are merged
             summary = self._run_to_end(progress, why_ended, prune=prunes)
         if summary is None:
             return None
@@ -190,20 +190,20 @@ class StageDriver:
         except Refused:
             if prune or self._upstream is None or self._stage.options.sink == "files":
                 raise
-            # shards hold what such a list does not have: only a whole one tells what is to go
+            # shards hold inputs that an incomplete list does not have: only a complete one says which must go
             if progress.stopped:
                 raise RunStopped(progress.stopped) from None
             return None
 
     def request(self, committed: Committed | None = None, *, prune: bool = False) -> RunRequest:
-        """Return what is asked of the run of this stage, of all that is committed or of a part."""
+        """Return the request for a run of this stage, on all that is committed or on a part of it."""
         dataset, stage = copy.copy(self._stage.dataset), self._stage
         options = replace(stage.options, prune=prune)
         if committed is not None:
             source = replace(dataset.inputs.source, committed=committed)
             dataset.inputs = replace(dataset.inputs, source=source)
             if not committed.parts:
-                # it may be about columns that nobody knows yet
+                # the condition may be about columns that are not known yet
                 dataset.inputs, options = replace(dataset.inputs, where=None), replace(options, where=None)
         try:
             request = read_request(dataset, storage_of(stage.outputs.folder), options, self.display)
@@ -212,11 +212,11 @@ class StageDriver:
         return replace(request, hooks=self.hooks)
 
     def _advised(self, why: str) -> str:
-        """Return why a column is not there; not with a hint at one of outputs that nothing has made."""
+        """Return why a column is missing; if the stage before made no files, advise on that."""
         said, hint, _ = why.partition(f"; did you mean '{EARLIER}")
         advice = ""
         if hint and self._stage.before:
-            # its records may just be merged
+            # its records may be merged at this moment
             with contextlib.suppress(StorageError):
                 advice = self._stage.before.outputs.without_files
         return f"{said}; {advice}" if advice else why

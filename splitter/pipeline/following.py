@@ -1,6 +1,6 @@
-"""Do what the stage before commits, as it commits it.
+"""Process what the stage before commits, as it commits it.
 
-This is only an early start: all that it does stands in the records of an ordinary run, which comes after it,
+This is only an early start: what it does is in the records of an ordinary run, which comes afterwards,
 finds most of its work done, and makes the manifest.
 """
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from splitter.pipeline.driver import StageDriver
     from splitter.text.csv import Row
 
-# what reading a wave raises when its records have been merged, as the stage before does at its end: then
-# the run that comes after this finds its inputs
+# raised by reading a wave when its records have been merged, which the stage before does at its end: the run
+# that comes after this finds the inputs
 WHILE_MERGED = (StorageError, OSError)
-# while nothing has come: so often the driver hears what its workers have to say
+# while nothing new has come: the pause between looks at what the workers report
 SECONDS_TO_WAIT = 0.02
 
 
 def follow(driver: "StageDriver", upstream: Upstream | Ranges) -> Progress:
-    """Do inputs as they come, until the stage before has ended, or something stops this one."""
+    """Process inputs as they come, until the stage before has ended, or something stops this one."""
     progress, fused = Progress(), driver.fused
     early = _early_request(driver, upstream) if fused and isinstance(upstream, Upstream) else None
     request = early or _first_request(driver.request, upstream, driver.display)
@@ -73,7 +73,7 @@ def follow(driver: "StageDriver", upstream: Upstream | Ranges) -> Progress:
 
 
 def _early_request(driver: "StageDriver", upstream: Upstream) -> RunRequest | None:
-    """Return a request for no input yet; None if there must be some to see whether it makes sense."""
+    """Return a request without inputs; None if only inputs can show whether the request makes sense."""
     nothing = upstream.nothing()
     with contextlib.suppress(Refused):
         if nothing:
@@ -87,9 +87,9 @@ def _first_request(
     upstream: Upstream | Ranges,
     display: Display,
 ) -> RunRequest | None:
-    """Wait for enough inputs to see whether the recipe works; return None if there is none in the end.
+    """Wait for enough inputs to see whether the recipe works; return None if none come.
 
-    A column that an option names may come late: that it never does, the run that comes after this says.
+    A column that an option names may come late; if it never does, the run that comes after this says so.
     """
     first: Committed | None = None
     is_told = False
@@ -119,7 +119,7 @@ def _first_request(
 
 
 class _Waves(BatchPlanner):
-    """The batches of wave after wave of inputs, each of which the stage before has just committed."""
+    """The batches of wave after wave of inputs; a wave is what the stage before has just committed."""
 
     def __init__(self, driver: "StageDriver", upstream: Upstream | Ranges, request: RunRequest) -> None:
         self._upstream, self._request, self._contents = upstream, request, driver.hooks.contents
@@ -129,12 +129,12 @@ class _Waves(BatchPlanner):
         self._journal.recover()
         self._journal.load()
         self._files = contextlib.ExitStack()
-        # those that workers have, by name, and what they are of
+        # the batches that workers have, by name, each with its assignment
         self._given: dict[str, tuple[Assignment, Batch]] = {}
         self._pace = Pace()
         # nobody knows how many will come
         self.batches, self.inputs = sys.maxsize, 0
-        # bytes of inputs that are in the present waves, and not done
+        # the bytes of inputs in the present waves that are not done
         self._size = 0
         self._is_over = False
 
@@ -146,14 +146,14 @@ class _Waves(BatchPlanner):
     # -- rounds ----------------------------------------------------------------------------------------------
 
     def begin(self, progress: Progress, file: BinaryIO) -> bool:
-        """Begin as a run does; return False if a part of the list cannot tell what is to be removed first."""
+        """Begin as a run does; return False if it needs the whole list, such as to remove outputs first."""
         self._progress = progress
         run = read_assignment(self._request, file, self._quiet)
         run = self._run = replace(run, listed=replace(run.listed, is_part=True))
         try:
             decision = decide(run, self._journal)
         except Refused:
-            # what is gone, and in the way, is only known when the list is whole
+            # outputs may be in the way, and only the whole list shows which of their inputs are gone
             return False
         before, earlier = how_before(run.storage)
         changes_sink = bool(before) and before.get("sink") != run.how["sink"]
@@ -163,7 +163,7 @@ class _Waves(BatchPlanner):
             return False
         to_do = self._untouched(decision.state)
         if len(decision.state.todo) and not len(to_do.todo):
-            # all of it was made before a change
+            # all groups to do already have shards, from before a change
             return False
         if run.groups is not None and not _has_columns(run):
             return False
@@ -184,10 +184,10 @@ class _Waves(BatchPlanner):
         return True
 
     def wait_for_work(self) -> bool:
-        """Wait for something that other workers have left; return False if they have done everything."""
+        """Wait for inputs that other workers have left; return False if they have done everything."""
         allowed = self._run.options.failures_allowed(0)
         while not self._planner.inputs and self._progress.counts.failed <= allowed:
-            # nobody is to be held back by what others do
+            # the stage before must not be held back by work that its own workers do
             self._state.waiting = 0
             request = _first_request(self._request_for, self._upstream, self._display)
             if request is None or self._is_cut_off:
@@ -197,7 +197,7 @@ class _Waves(BatchPlanner):
         return True
 
     def do_rounds(self, progress: Progress) -> None:
-        """Do wave after wave; a round ends early if a worker is lost, or if a column comes that is new."""
+        """Do wave after wave; a round ends early if a worker is lost, or if a new column comes."""
         idle = 0
         while idle < ROUNDS_WITHOUT_PROGRESS:
             inputs = progress.counts.inputs
@@ -213,20 +213,20 @@ class _Waves(BatchPlanner):
             elif self._given:
                 # nothing is recovered while other workers are at work here
                 return
-            # of earlier waves the run that comes after this finds what a lost worker has left
+            # the run that comes after this finds what a lost worker has left undone in earlier waves
             self._given.clear()
             self._size = 0
             self._planner = self._plan(self._compared())
 
     def _compared(self) -> State:
-        """Return what is to be done now; what may meet outputs of another input waits for the whole list."""
+        """Return what to do now; inputs that may collide with others' outputs wait for the whole list."""
         self._count_fused()
         state = self._untouched(compare(self._run, self._journal, NOTHING, self._generation))
         meets = self._taken.meet(self._run.survey, state.todo)
         return replace(state, todo=state.todo[~meets]) if meets.any() else state
 
     def _untouched(self, state: State) -> State:
-        """Return what is to be done without groups that have shards: these wait for the whole list."""
+        """Return what to do, without groups that have shards: these wait for the whole list."""
         groups, journal = self._run.groups, self._journal
         if groups is None:
             return state
@@ -236,7 +236,7 @@ class _Waves(BatchPlanner):
         return replace(state, todo=state.todo[~np.isin(of_each, made)])
 
     def _count_fused(self) -> None:
-        """Take note of what other workers have done."""
+        """Count what other workers have done."""
         if self._fused is not None:
             self._journal.load_new()
             counts = self._fused.count()
@@ -244,7 +244,7 @@ class _Waves(BatchPlanner):
             self._progress.counts += counts
 
     def _plan(self, to_do: State, *, careful: bool = False) -> Planner | GroupPlanner:
-        """Plan the present wave, and say how much more there is to do."""
+        """Plan the present wave, and show how much more there is to do."""
         sizes = self._run.survey.sizes[to_do.todo]
         size = bytes_together(sizes)
         self._size += size
@@ -255,23 +255,23 @@ class _Waves(BatchPlanner):
         run, journal, losses = self._run, self._journal, LostWorkers()
         if run.groups is None:
             return Planner(run, to_do, journal, losses, careful=careful, pace=self._pace)
-        # known before any of it is committed, also if the list has changed meanwhile
+        # groups must be stored before any of their inputs is committed, even if the list changes meanwhile
         run.groups.write(run.storage)
         return GroupPlanner(run, to_do, journal, run.groups, NOTHING, losses, careful=careful)
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether what comes now may be half done here: that is for the run that comes after this."""
+        """Whether inputs that come now may be half done here: they are left to the run that comes after."""
         return self._fused is not None and self._fused.is_cut_off
 
     def _tell_waiting(self) -> None:
-        """Tell the stage before how much waits, also of what is in no wave yet."""
+        """Tell the stage before how many bytes wait, including those that are in no wave yet."""
         self._state.waiting = self._size + self._upstream.waiting
 
-    # -- what a round asks -----------------------------------------------------------------------------------
+    # -- called by a round -----------------------------------------------------------------------------------
 
     def learn(self, report: Report) -> None:
-        """Take note of the time, and of the inputs that are used now."""
+        """Take note of the time that a batch took, and of the inputs that are used now."""
         self._planner.learn(report)
         if report.batch not in self._given:
             return
@@ -293,7 +293,7 @@ class _Waves(BatchPlanner):
                 return
 
     def _next_wave(self) -> Generator[None, None, bool]:
-        """Wait for more; return False if workers must know of a new column first, or if no more will come."""
+        """Wait for inputs; return False if none will come, or if workers must learn of a new column first."""
         while True:
             end, wave = self._upstream.end, self._upstream.look()
             if self._is_cut_off or (wave is None and end != AT_WORK):
@@ -309,7 +309,7 @@ class _Waves(BatchPlanner):
 
     def _take(self, request: RunRequest, *, careful: bool = False) -> bool:
         """Take up a wave; return whether it has the same columns as the one before."""
-        # of which everything has been given out
+        # the list of the wave before, of which everything has been given out
         self._files.close()
         file = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the next
         run = read_assignment(request, file, self._quiet, keep=False)
@@ -335,7 +335,7 @@ class _Waves(BatchPlanner):
 
 
 def _has_columns(run: Assignment) -> bool:
-    """Return whether the columns that make samples are there, and none of them may come later."""
+    """Return whether all columns that samples are made of are there, so that none may come later."""
     header, keys_of = run.job.header, getattr(run.job.dataset, "metadata_keys", None)
     names = {*run.options.fields_asked.values(), *(columns_in(run.job.keep) if run.job.keep else ())}
     return names <= {*header, *(keys_of(header) if keys_of else ())}

@@ -1,7 +1,7 @@
-"""Stages that are fused with the one before: what the drivers of both have to do with it.
+"""Stages that are fused with the one before: the part that the drivers of both have in it.
 
 The driver of such a stage begins its run before there is anything to do, and offers its job to the driver
-before it, whose workers then do both. Whatever these leave it does as any stage does.
+before it, whose workers then do the work of both. What they leave is done as in any other stage.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ MOST_BYTES = 2_000_000
 
 
 class FusedUsers:
-    """The stages that are fused with one, as its driver knows them."""
+    """The stages that are fused with a stage, as its driver knows them."""
 
     def __init__(self, stage: Stage, run: PipelineRun) -> None:
         self._stage, self._all_users = stage, {*users_of(stage, run.pipeline.stages)}
@@ -54,20 +54,20 @@ class FusedUsers:
 
     @property
     def are_decided(self) -> bool:
-        """Whether each has said if it is fused now."""
+        """Whether each of them has decided if it is fused now."""
         return all(
             state.is_decided and (not state.order or users.are_decided) for state, users in self._users
         )
 
     def with_them(self, batch: Batch, journal: Journal) -> Batch:
-        """Return a batch with what is fused with it; only what was never done is as usual."""
+        """Return a batch with the stages fused with it; with none if any of its inputs was done before."""
         if not self._users or (journal.find(np.array(batch.keys, "u8")) >= 0).any():
             return batch
         fused, _ = self._now()
         return replace(batch, fused=fused if fused.stages else None)
 
     def _now(self) -> tuple[Fused, set[Stage]]:
-        """Return what is fused with a batch, and all stages in it."""
+        """Return the stages that are fused with a batch now, nested and as a set."""
         stages: list[tuple[bytes, Fused]] = []
         there: set[Stage] = set()
         for state, users in self._users:
@@ -80,7 +80,7 @@ class FusedUsers:
 
 
 class FusedWork:
-    """What the workers of the stage before do of a stage, as its own driver sees it."""
+    """The work that the workers of the stage before do for a stage, as its own driver sees it."""
 
     def __init__(self, stage: Stage, state: StageState, storage: Storage) -> None:
         self._stage, self._state, self._storage = stage, state, storage
@@ -89,7 +89,7 @@ class FusedWork:
 
     @property
     def where(self) -> str | None:
-        """The condition by which the stage takes what the one before makes."""
+        """The condition that outputs of the stage before must meet to be inputs of this one."""
         where = self._stage.options.where
         return self._stage.dataset.inputs.where if where is None else where
 
@@ -99,7 +99,7 @@ class FusedWork:
         return bool(self._generation and not self._state.order)
 
     def leave(self, storage: Storage, upstream: Upstream | Ranges, *, is_stopped: bool) -> None:
-        """Have other workers leave the folder; one that is not to go on with its work is waited for."""
+        """Make other workers leave the folder; if this stage is stopped, wait until they have."""
         self._state.decline()
         with contextlib.suppress(SplitterError):
             while self._generation and upstream.end == AT_WORK:
@@ -107,7 +107,7 @@ class FusedWork:
                     return
 
     def offer(self, run: Assignment, listing: InputList, generation: int) -> None:
-        """Let the workers of the stage before do what this one is to do."""
+        """Offer the work of this stage to the workers of the stage before; decline if it cannot be sent."""
         source = listing.source
         folder = source.folder if is_url(source.folder) else os.path.abspath(source.folder)
         recipe, options = run.job.dataset, run.options
@@ -126,7 +126,7 @@ class FusedWork:
             return
         sources = code_beside(type(recipe)) if run.executor.elsewhere else {}
         content = pickle.dumps((pickled, sources))
-        # it goes with each batch
+        # it is sent with each batch
         if len(content) > MOST_BYTES:
             self._state.decline()
             return
@@ -134,7 +134,7 @@ class FusedWork:
         self._state.offer(content)
 
     def count(self) -> WorkCounts:
-        """Return what was committed since the last time."""
+        """Return the counts of what was committed since the last call."""
         if not self._generation:
             return WorkCounts()
         journal = Journal(self._storage)

@@ -1,6 +1,6 @@
 """What the drivers of stages tell each other while they are at work: a few numbers, and keys.
 
-Nothing here is the truth, which is in the commit records: without it, a stage would begin when the one
+All this only saves time, since the commit records decide: without it, a stage would begin when the one
 before has ended.
 """
 
@@ -25,12 +25,12 @@ from splitter.storage.opening import storage_of
 from splitter.system.memory import nameless_file
 from splitter.text.urls import is_url
 
-# when it has not ended; all its inputs are done or failed; something is left
+# a stage that has not ended; that has ended with all inputs done, skipped or failed; with something left
 AT_WORK, COMPLETE, INCOMPLETE = range(3)
 _DECLINED = -1
 # seconds between looks at the records of a stage; requests to a store cost money
 _OFTEN, _SELDOM = 0.2, 2.0
-# so many outputs are handed on at once, about, since their rows are in memory then
+# about how many outputs are passed on at once, since their rows are then in memory
 MOST_ROWS = 20_000
 
 
@@ -77,7 +77,7 @@ class StageState:
         self._numbers[2] = size
 
     def begin(self, generation: int) -> None:
-        """Let those that follow look at the records."""
+        """Let later stages look at the records."""
         if not self.generation:
             self._numbers[0] = generation
 
@@ -86,7 +86,7 @@ class StageState:
         os.write(self.valid.fileno(), keys.astype("<u8").tobytes())
 
     def valid_after(self, number: int) -> np.ndarray:
-        """Return the keys that were noted after so many."""
+        """Return the keys that were noted after the first `number`."""
         text = os.pread(self.valid.fileno(), 1 << 23, 8 * number)
         return np.frombuffer(text[: len(text) // 8 * 8], "<u8")
 
@@ -101,12 +101,12 @@ class StageState:
 
     @property
     def is_decided(self) -> bool:
-        """Whether a stage that may be fused has said so, or will not say it any more."""
+        """Whether a stage that may be fused has offered its work or declined, or has ended."""
         return self._numbers[3] != 0 or self.end != AT_WORK
 
     @property
     def order(self) -> bytes:
-        """What the workers of the stage before need to know of this one; empty if it is not fused."""
+        """What the workers of the stage before need to know about this one; empty if it is not fused."""
         size = max(0, self._numbers[3])
         if len(self._order) != size:
             self._order = os.pread(self._offer.fileno(), size, 0)
@@ -118,9 +118,9 @@ class PipelineRun:
     """Stages of a pipeline that run together.
 
     Attributes:
-        pipeline: What they are stages of.
-        stages: Those that run now.
-        states: How far these are, and those that they take the outputs of, by name.
+        pipeline: The pipeline of the stages.
+        stages: The stages that run now.
+        states: By name, how far these stages are, and those whose outputs they take.
         needed: For each stage, the keys of inputs whose files were dropped and are needed now.
     """
 
@@ -131,14 +131,14 @@ class PipelineRun:
 
 
 class ColumnsSoFar:
-    """The columns of all that was handed on, so that those of a later part are no fewer."""
+    """The columns of everything that was passed on, so that no later part has fewer."""
 
     def __init__(self) -> None:
         self._columns: dict[str, None] = {}
         self._heads: dict[RowColumns, None] = {}
 
     def committed(self, journal: Journal, entries: np.ndarray) -> Committed:
-        """Return some inputs of a stage, with the columns of these and of those before."""
+        """Return some inputs of a stage, with their columns and those of all before."""
         for head in journal.heads_in_order(entries):
             self._columns |= dict.fromkeys(head.columns)
             self._heads[head] = None
@@ -146,7 +146,7 @@ class ColumnsSoFar:
 
 
 class Upstream:
-    """The stage before, as its records come to be: what it has committed since the last look.
+    """The stage before, as its records appear: what it has committed since the last look.
 
     Attributes:
         waiting: How many bytes it has made in this run that nobody has taken yet.
@@ -170,7 +170,7 @@ class Upstream:
         return self._state.end
 
     def nothing(self) -> Committed | None:
-        """Return that nothing is committed, once the work has begun; None if it has ended before."""
+        """Wait until the stage before begins its work, and return an empty wave; None if it ends first."""
         while not self._state.generation:
             if self.end != AT_WORK:
                 return None
@@ -181,7 +181,7 @@ class Upstream:
     def look(self) -> Committed | None:
         """Return what is new, or a part of it; None if nothing is, or if the records are being merged.
 
-        While the stage is at work it is not asked all the time.
+        While the stage is at work, there are `seconds` between looks at its records.
         """
         self.gather()
         taken, left = None, MOST_ROWS
@@ -216,7 +216,7 @@ class Upstream:
             self.waiting += bytes_of(journal, entries) if is_new else 0
 
     def _before_this_run(self, names: Sequence[str], generation: int) -> None:
-        """Add what was done before, of the inputs that are known to be valid by now."""
+        """Add inputs that were done before this run, as far as they are known by now to be unchanged."""
         if self._before is None:
             before = Journal(self._storage)
             before.load_only([name for name in names if generation_of(name) < generation])
@@ -225,13 +225,13 @@ class Upstream:
         self._valid += len(keys)
         entries = self._before.find(keys)
         entries = entries[self._before.status(entries) == DONE]
-        # which is noted when the stage begins to follow, and when it does the rest
+        # a key is noted both when the stage begins to follow, and when it does the rest
         entries = np.setdiff1d(entries, self._told)
         self._told = np.union1d(self._told, entries)
         self._add(self._before, entries, is_new=False)
 
     def _of_this_run(self, names: Iterable[str], generation: int) -> None:
-        # what merges records brings nothing new
+        # a record that merges others brings nothing new
         unseen = [name for name in names if name not in self._seen and not name.endswith(MERGED)]
         fresh = [name for name in unseen if generation_of(name) >= generation]
         if not fresh:

@@ -1,7 +1,7 @@
-"""Ranges of the first stage's inputs, each handed on as soon as all that was made of it is done.
+"""Ranges of the first stage's inputs, each passed on as soon as everything made from it is done.
 
-A stage that makes shards follows these, not single batches: which outputs share a shard must not depend on
-which were ready first. As with those, it is only an early start.
+A stage that makes shards follows ranges, not single batches: which outputs share a shard must not depend on
+which were ready first. Like following batches, this is only an early start.
 """
 
 import contextlib
@@ -36,12 +36,12 @@ from splitter.storage.base import Storage
 from splitter.storage.layout import Layout, key_hash
 from splitter.storage.opening import storage_of
 
-# looks at records take at most one part in so many of the time
+# looking at records takes at most one part in this many of the time
 _SHARE_OF_TIME = 10
 
 
 class StageProgress:
-    """How far a stage is: which of its inputs are done, skipped or failed, so that no more comes of them."""
+    """How far a stage is: which of its inputs are done, skipped or failed, and so give nothing more."""
 
     def __init__(self, stage: Stage, state: StageState) -> None:
         self.stage, self.state = stage, state
@@ -51,7 +51,7 @@ class StageProgress:
         self._has_ended = False
 
     def look(self) -> None:
-        """Read what is new."""
+        """Read new records."""
         if self._has_ended or not self.state.generation:
             return
         if self.state.end == COMPLETE:
@@ -64,7 +64,7 @@ class StageProgress:
         self._valid = np.concatenate((self._valid, self.state.valid_after(len(self._valid))))
 
     def are_over(self, keys: np.ndarray) -> np.ndarray:
-        """Return which inputs nothing more comes of in this run."""
+        """Return which inputs give nothing more in this run."""
         entries = self.journal.find(keys)
         over = entries >= 0
         if not self._has_ended:
@@ -84,7 +84,7 @@ class StageProgress:
 
 @dataclass(frozen=True)
 class _Made:
-    """Inputs of a stage, and for each the index of the first stage's input that it is made of."""
+    """Inputs of a stage, and for each the index of the first stage's input that it was made from."""
 
     keys: np.ndarray
     ancestors: np.ndarray
@@ -103,7 +103,7 @@ NOTHING_MADE = _Made(np.empty(0, "u8"), np.empty(0, "i8"))
 
 @dataclass(frozen=True)
 class _Ready:
-    """Inputs of the stage before, what it has made of them, and for each of that the index of its input."""
+    """Inputs of the stage before, the outputs made from them, and for each output the index of its input."""
 
     journal: Journal
     entries: np.ndarray
@@ -111,13 +111,13 @@ class _Ready:
     indices: np.ndarray
 
     def chosen(self, which: np.ndarray) -> "_Ready":
-        """Return some of what was made, and the inputs of that."""
+        """Return some of the outputs, with their inputs."""
         used, indices = np.unique(self.indices[which], return_inverse=True)
         return _Ready(self.journal, self.entries[used], self.outputs.chosen(which), indices)
 
 
 class Ranges:
-    """What a stage of shards follows instead of `Upstream`: whole ranges of what is made by the stage before.
+    """What a stage that makes shards follows instead of `Upstream`: whole ranges of outputs.
 
     Attributes:
         waiting: How many bytes of complete ranges nobody has taken yet.
@@ -125,17 +125,17 @@ class Ranges:
     """
 
     def __init__(self, line: Sequence[tuple[Stage, StageState]], storage: Storage, shard_bytes: int) -> None:
-        """Take the stages before, from the first on, and where the shards go."""
+        """Take the stages before, from the first on, and where the shards go and how large they are."""
         self._line = [StageProgress(*one) for one in line]
         self._storage, self._shard_bytes = storage, shard_bytes
         self.waiting = 0
         self._least = self.seconds = seconds_between_looks(line[-1][0].outputs)
         self._looked_at, self._end_then = -self._least, AT_WORK
         self._columns = [ColumnsSoFar() for _ in line]
-        # at each stage, the inputs of ranges that have come so far
+        # for each stage, the inputs of ranges that have come to it and are not passed on
         self._reached = [NOTHING_MADE for _ in line]
         self._ready: list[_Ready] = []
-        # what was handed on
+        # the outputs that were passed on
         self._handed = NOTHING_MADE
         self._has_begun = False
         # the inputs of the first stage, their bytes, and the range of each
@@ -147,7 +147,7 @@ class Ranges:
         return self._line[-1].state.end
 
     def look(self) -> Committed | None:
-        """Return ranges that are new, or some of them; None if none is."""
+        """Return new ranges, or some of them; None if there are none."""
         self.gather()
         taken, left = list[_Ready](), MOST_ROWS
         while self._ready and left > 0:
@@ -178,9 +178,9 @@ class Ranges:
         with contextlib.suppress(SplitterError, OSError):
             if not self._has_begun:
                 self._begin()
-        # without ranges there is nothing to follow, and it waits for the end
+        # without ranges there is nothing to follow, and the stage waits for the end
         for number, one in enumerate(self._line if len(self._first) else ()):
-            # records may be merged just now
+            # records may be merged at this moment
             with contextlib.suppress(SplitterError, OSError):
                 one.look()
                 self._advance(number)
@@ -203,7 +203,7 @@ class Ranges:
             self._reached[0] = _Made(keys[order], order)
 
     def _advance(self, number: int) -> None:
-        """Hand on from one stage to the next the ranges of which it has nothing more to do."""
+        """Pass on to the next stage the ranges in which this stage has nothing more to do."""
         stage, inputs = self._line[number], self._reached[number]
         ranges = self._ranges_of(inputs)
         whole = ~np.isin(ranges, ranges[~stage.are_over(inputs.keys)])

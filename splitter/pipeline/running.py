@@ -43,13 +43,13 @@ SECONDS_BETWEEN_LOOKS = 0.25
 
 @dataclass
 class StageEnd:
-    """What a stage has come to.
+    """How a stage has ended.
 
     Attributes:
-        summary: What its run says of itself; None if it has not begun.
+        summary: The summary of its run; None if it has not begun.
         code: Its exit code.
         why: Why it has ended early, if it has.
-        traceback: The user's own, if the recipe has ended it.
+        traceback: The user's own traceback if the recipe has ended it, or ours if a fault of splitter has.
     """
 
     summary: Summary | None = None
@@ -60,14 +60,14 @@ class StageEnd:
 
 @dataclass
 class PipelineEnd:
-    """What a pipeline has come to: the ends of its stages, and the signal that has ended it, if one has."""
+    """How a pipeline has ended: the ends of its stages, and the signal that has ended it, if one has."""
 
     stages: dict[str, StageEnd] = field(default_factory=dict)
     signal: int = 0
 
     @property
     def exit_code(self) -> int:
-        """0 if all inputs of all stages are done or skipped, 1 if not, 2 if a stage was refused."""
+        """0 if all inputs of all stages are done or skipped, 1 if not, 2 if refused, 128 + N at signal N."""
         if self.signal:
             return 128 + self.signal
         codes = [end.code for end in self.stages.values()]
@@ -79,7 +79,7 @@ class PipelineEnd:
         return next(((name, end) for name, end in self.stages.items() if end.why), None)
 
     def raise_stop(self) -> None:
-        """Raise why the pipeline has ended early."""
+        """Raise Interrupted, Refused, RecipeError or RunStopped if the pipeline has ended early."""
         if self.signal:
             raise Interrupted(self.signal)
         if self.early:
@@ -128,7 +128,7 @@ class _Drivers:
         display: PipelineDisplay,
     ) -> None:
         self._stages, self._display = stages, display
-        # those that these take the outputs of, and that do not run now
+        # the stages whose outputs these take, and that do not run now
         others = {stage.before for stage in stages if stage.before and stage.before not in stages}
         ends = {stage.name: COMPLETE if _was_complete(stage) else INCOMPLETE for stage in others}
         self._states = {stage.name: StageState() for stage in (*stages, *others)}
@@ -143,7 +143,7 @@ class _Drivers:
         self.are_complete = False
 
     def run(self) -> PipelineEnd:
-        """Start all, and wait until the last has ended."""
+        """Start all drivers, and wait until the last has ended."""
         try:
             for stage in self._stages:
                 self._start(stage)
@@ -179,7 +179,7 @@ class _Drivers:
         self._connections[ours] = stage.name
 
     def _wait(self) -> None:
-        """Take what drivers say until all have ended."""
+        """Take events from the drivers until all have ended."""
         while self._connections:
             for connection in multiprocessing.connection.wait([*self._connections], SECONDS_BETWEEN_LOOKS):
                 self._take(connection)
@@ -231,12 +231,12 @@ class _Drivers:
 
 
 def _drive(driver: StageDriver, connection: Connection, others: Sequence[Connection]) -> None:
-    """Be the driver of a stage."""
-    # a Ctrl-C goes to the pipeline, which hands it on
+    """Run as the driver of a stage."""
+    # a Ctrl-C goes to the pipeline, which passes it on
     os.setpgid(0, 0)
     for other in others:
         other.close()
-    # what the pipeline does at a signal is not for this process, which is at its end when it has no other
+    # ignore signals instead of acting as the pipeline does; while at work, the driver has its own handlers
     forget_handlers()
     die_with_parent(parent_process(), signal.SIGTERM)
     end = _end_of(driver)
@@ -247,7 +247,7 @@ def _drive(driver: StageDriver, connection: Connection, others: Sequence[Connect
 
 def _end_of(driver: StageDriver) -> StageEnd:
     try:
-        # until now they were blocked, since the handlers were those of the pipeline
+        # signals were blocked until now, since the handlers were those of the pipeline
         with signals_raise():
             unblock_signals()
             summary = driver.drive()
@@ -257,7 +257,7 @@ def _end_of(driver: StageDriver) -> StageEnd:
         return StageEnd(code=2, why=str(error))
     except RecipeError as error:
         return StageEnd(code=1, why=error.message, traceback=error.traceback)
-    except Exception as error:  # noqa: BLE001 - one of ours is to be seen as well
+    except Exception as error:  # noqa: BLE001 - a fault of ours must be seen as well
         known = isinstance(error, (SplitterError, OSError))
         why = str(error) if known else "a fault of splitter, please report it"
         return StageEnd(code=1, why=why, traceback="" if known else traceback.format_exc())
@@ -267,13 +267,13 @@ def _end_of(driver: StageDriver) -> StageEnd:
 
 
 def _was_complete(stage: Stage) -> bool:
-    """Return whether a stage that does not run now has come to its end before."""
+    """Return whether a stage that does not run now came to its end before."""
     storage = storage_of(stage.outputs.folder)
     try:
         _, _, keys = stored_list(storage)
     except Refused:
         raise Refused(f"stage {stage.name}: has not run yet; run it first, or leave --only out") from None
-    # the list may be a part of one, as of a driver that was killed, or of a stage before that was interrupted
+    # the list may be incomplete: its driver may have been killed, or the stage before interrupted
     if not storage.exists(MANIFEST) or (stage.before is not None and not _was_complete(stage.before)):
         return False
     journal = Journal(storage)
@@ -282,7 +282,7 @@ def _was_complete(stage: Stage) -> bool:
 
 
 def _tell(end: PipelineEnd, display: PipelineDisplay, stages: Sequence[Stage]) -> None:
-    """Print what each stage has come to, and the next step."""
+    """Print the result of each stage, and the next step."""
     for name, stage in end.stages.items():
         if stage.summary is not None:
             display.end(name, stage.summary)

@@ -20,12 +20,12 @@ from splitter.storage.opening import storage_of
 from splitter.system.signals import signals_raise
 from splitter.text.show import one_line, show_bytes, show_count
 
-# at a stage whose records are being merged
+# how often, and at what intervals, to look at a stage whose records are being merged
 LOOKS, SECONDS_BETWEEN_LOOKS = 10, 0.1
 
 
 def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
-    """Yield what a run of the stages would do: for certain only for those that have their lists."""
+    """Yield what a run of the stages would do; this is certain only for stages that have their lists."""
     # stages that will make something new
     changing: set[str] = set()
     needed = keys_needed(stages)
@@ -68,12 +68,12 @@ def _has_list(stage: Stage) -> bool:
 
 
 def status_lines(pipeline: Pipeline, *, command: str) -> Iterator[str]:
-    """Yield how far each stage is; nothing is written, and a pipeline may be at work. `command` runs it."""
+    """Yield how far each stage is; write nothing, as the pipeline may be at work. `command` runs it."""
     found = []
     for stage in pipeline.stages:
         found.append(_status_at_work(stage))
         yield f"{stage.name}: {found[-1][0]}"
-    # a run of it holds the folder of all stages
+    # a run locks the folder of the pipeline
     user, _ = storage_of(pipeline.output).users()
     if any(is_left for _, is_left in found) and not user:
         how = "start" if all(line == _NOT_YET for line, _ in found) else "continue"
@@ -81,7 +81,7 @@ def status_lines(pipeline: Pipeline, *, command: str) -> Iterator[str]:
 
 
 def _status_at_work(stage: Stage) -> tuple[str, bool]:
-    """Return how far a stage is, and whether something is left, though its records come and go meanwhile."""
+    """Return how far a stage is, and whether something is left; retry while its records come and go."""
     for _ in range(LOOKS - 1):
         with contextlib.suppress(StorageError):
             return _status(stage)
