@@ -20,7 +20,7 @@ from splitter.worker.rows import Metadata, OutputRow
 from splitter.worker.tools import WorkerTools
 
 # what happens to an input whose output in an older shard is damaged
-DONE_AGAIN = "its input is done again"
+DONE_AGAIN = "its input will be done again"
 
 
 class SampleLost(Exception):

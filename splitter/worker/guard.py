@@ -300,7 +300,7 @@ def counts_of(entries: np.ndarray, inputs: int) -> WorkCounts:
 
 
 def _harmed(harm: int) -> Failure:
-    return Failure(Crashed.__name__, f"{HARM[harm]}, which its process needs to go on")
+    return Failure(Crashed.__name__, f"{HARM[harm]}, so its process could not continue")
 
 
 def _cause(status: int) -> str:

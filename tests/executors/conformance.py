@@ -117,8 +117,8 @@ class LaunchedConformance(ExecutorConformance):
         run = self.run("Faulty", dataset, *sink)
         assert run.code == 0, run.stderr
         assert (
-            f"{shard}/00000001-000000.txt: its checksum differs from the manifest's; its input is done again"
-            in (run.stderr)
+            f"{shard}/00000001-000000.txt: its checksum differs from the manifest's; "
+            "its input will be done again" in (run.stderr)
         )
         assert "3 of 3 inputs done" in run.stderr
         whole = self.folder / "whole"

@@ -191,5 +191,5 @@ def test_a_ray_with_other_internals(cluster: RayNodes, folder: Path, *, joined: 
     )
     assert run.returncode == 0, run.stderr
     assert run.stderr.count("note: Ray ") == (not joined)
-    assert ("lets splitter set no token for a private Ray" in run.stderr) == (not joined)
+    assert ("does not let splitter set a token for a private Ray" in run.stderr) == (not joined)
     assert {row["input"] for row in check_manifest(folder / "outputs")} == {"a.txt"}

@@ -47,7 +47,7 @@ SECONDS_TO_LEAVE = 5.0
 SECONDS_FOR_LOST_NODE = 100.0
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_BETWEEN_NOTES = 30.0
-NODE_GONE = "a node of the cluster is gone; its batches are done again when all others have ended"
+NODE_GONE = "a node of the cluster is gone; its batches will be done again when all others have ended"
 
 # what all batches have in common: the job of a run, or another errand
 Orders = Job | guard_process.Errand
@@ -92,9 +92,9 @@ class RayExecutor(Executor):
         if self.cluster.address or takes_token():
             return ""
         return (
-            f"Ray {ray.__version__} lets splitter set no token for a private Ray: until the run ends, anyone "
-            "who reaches a port of this machine can run code in it; trust the network, or use --address with "
-            "a cluster that has a token"
+            f"Ray {ray.__version__} does not let splitter set a token for a private Ray: until the run ends, "
+            "anyone who reaches a port of this machine can run code in it; use a network that you trust, or "
+            "use --address with a cluster that has a token"
         )
 
     @property
