@@ -128,15 +128,15 @@ class Pipeline:
             options: Options as in `RunOptions`.
         """
         if not is_output(name) or "/" in name or name.startswith("."):
-            raise Refused(f"stage {name!r}: its name is that of a folder; choose a plain one")
+            raise Refused(f"stage {name!r}: its name is not a plain folder name; choose another")
         length = len(os.fsencode(name))
         if length > LONGEST_NAME:
             raise Refused(
-                f"stage {name[:40]!r}…: its name has {length} bytes, and that of a folder at most "
+                f"stage {name[:40]!r}…: its name has {length} bytes, but a folder name has at most "
                 f"{LONGEST_NAME}; choose a shorter one"
             )
         if same_name(name) in (same_name(stage.name) for stage in self.stages):
-            raise Refused(f"stage {name}: there are two of this name; rename one")
+            raise Refused(f"stage {name}: two stages have this name; rename one")
         before = self._before(name, dataset)
         if until_used and adds_columns:
             raise Refused(f"stage {name}: adds columns, so it has no files to remove; leave 'until used' out")
@@ -157,14 +157,14 @@ class Pipeline:
         source = dataset.inputs.source
         if isinstance(source, ListSequence):
             if any(isinstance(part.source, StageOutputs) for part in source.parts):
-                raise Refused(f"stage {name}: takes several sources, one of them a stage; take one stage")
+                raise Refused(f"stage {name}: takes several lists, one of them a stage; give it one stage")
             return None
         if not isinstance(source, StageOutputs):
             return None
         before = next((stage for stage in self.stages if stage.outputs is source), None)
         if before is None:
             raise Refused(
-                f"stage {name}: takes stage {source.name}, which is no earlier one of this pipeline"
+                f"stage {name}: takes stage {source.name}, which is not an earlier stage of this pipeline"
             )
         if before.options.sink != "files":
             raise Refused(
@@ -293,7 +293,7 @@ def _refuse_fused(stage: Stage, before: Stage | None) -> None:
     if stage.options.labels is not None or stage.dataset.inputs.labels is not None:
         raise Refused(f"{fused}, but it has --labels; give these to the first stage, or leave fuse out")
     if len({(options.executor, options.address) for _, options in both}) > 1:
-        raise Refused(f"{fused}, but it has another executor than {before.name}; leave one of them out")
+        raise Refused(f"{fused}, but its executor is not that of {before.name}; leave one of them out")
     asked, there = (
         one.dataset.num_gpus if one.options.num_gpus is None else one.options.num_gpus
         for one in (stage, before)
@@ -328,8 +328,8 @@ def _refuse_options(stage: Stage, asked: Mapping[str, Any]) -> None:
     for option in (*_OF_LISTS, *_OF_THE_FIRST):
         if before is not None and option in asked:
             raise Refused(
-                f"stage {name}: {flag(option)} is for a list, but it takes what stage {before.name} makes; "
-                "leave it out"
+                f"stage {name}: {flag(option)} is for a list, but this stage takes what stage {before.name} "
+                "makes; leave it out"
             )
     if stage.outputs.adds_columns and asked.get("sink", "files") != "files":
         raise Refused(f"stage {name}: adds columns and makes no files; leave --sink out")

@@ -137,7 +137,7 @@ class StageDriver:
             if not progress.is_begun:
                 return None
             # the inputs that share a shard are not complete
-            why = why or "the stage before has not come to its end; run the same command to continue"
+            why = why or "the stage before has not finished; run the same command to continue"
         problems = progress.problems
         stopped = Report(problems=replace(problems, stop=why)) if why else None
         summary = self._rest(progress, end, stopped)

@@ -259,7 +259,7 @@ def _end_of(driver: StageDriver) -> StageEnd:
         return StageEnd(code=1, why=error.message, traceback=error.traceback)
     except Exception as error:  # noqa: BLE001 - a fault of ours must be seen as well
         known = isinstance(error, (SplitterError, OSError))
-        why = str(error) if known else "a fault of splitter, please report it"
+        why = str(error) if known else "a bug in splitter; please report it"
         return StageEnd(code=1, why=why, traceback="" if known else traceback.format_exc())
     if summary is None:
         return StageEnd(code=1)

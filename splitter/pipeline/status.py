@@ -39,7 +39,7 @@ def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
                 continue
             if before is not None and not _has_list(before):
                 changing.add(stage.name)
-                yield f"{stage.name}: takes what {before.name} makes, which has not run yet"
+                yield f"{stage.name}: takes what {before.name} makes, but {before.name} has not run yet"
                 continue
             if source is not None and len(needed.get(source.name, NOTHING)):
                 changing.add(stage.name)
@@ -54,7 +54,7 @@ def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
             for line in plan.lines(gives_columns=stage.outputs.adds_columns):
                 yield f"{stage.name}: {one_line(line)}"
             if before is not None and waits:
-                yield f"{stage.name}: and what {before.name} has still to make"
+                yield f"{stage.name}: and what {before.name} still has to make"
             if plan.to_do or waits:
                 changing.add(stage.name)
 

@@ -76,9 +76,9 @@ def refused(tmp_path, capfd):
         ('queue = "much"\n' + TOP + CUT, "queue 'much': write a size"),
         ('keep = "always"\n' + TOP + CUT, "line.toml: [keep] must be a table of stages"),
         (TOP + CUT.replace('name = "cut"\n', ""), 'line.toml, stage 1: has no name; write name = "..."'),
-        (TOP + CUT.replace('"cut"', '"a/b"'), "stage 'a/b': its name is that of a folder"),
-        (TOP + CUT.replace('"cut"', f'"{"é" * 150}"'), "its name has 300 bytes, and that of a folder"),
-        (TOP + CUT + CUT.replace("cut", "Cut"), "stage Cut: there are two of this name; rename one"),
+        (TOP + CUT.replace('"cut"', '"a/b"'), "stage 'a/b': its name is not a plain folder name"),
+        (TOP + CUT.replace('"cut"', f'"{"é" * 150}"'), "its name has 300 bytes, but a folder name has"),
+        (TOP + CUT + CUT.replace("cut", "Cut"), "stage Cut: two stages have this name; rename one"),
         (TOP + CUT + "num_char = 3\n", "stage cut: 'num_char' is not an option; did you mean 'num_chars'?"),
         (TOP + CUT + "fused = true\n", "line.toml, stage cut: 'fused' is not an option"),
         (TOP + CUT + 'output = "x"\n', "stage cut: 'output' is not an option of a stage; leave it out"),
@@ -94,8 +94,8 @@ def refused(tmp_path, capfd):
         (CUT_JUDGE.replace("Length", "Needs"), "the recipe needs a value for its parameter 'model'"),
         (CUT_JUDGE.replace("Length", "Lenght"), "Lenght does not exist in own.py; it has Length"),
         (CUT_JUDGE.replace("columns", "rows"), "adds = 'rows'; write 'columns', or leave it out"),
-        (CUT_JUDGE + 'column = "x"\n', "judge: --column is for a list, but it takes what"),
-        (CUT_JUDGE + "limit = 1\n", "judge: --limit is for a list, but it takes what"),
+        (CUT_JUDGE + 'column = "x"\n', "judge: --column is for a list, but this stage takes what"),
+        (CUT_JUDGE + "limit = 1\n", "judge: --limit is for a list, but this stage takes what"),
         (CUT_JUDGE + 'sink = "parquet"\n', "judge: adds columns and makes no files; leave --sink out"),
         (TOP + CUT + 'sink = "webdataset"\n' + JUDGE, "stage cut: --sink webdataset, but stage judge"),
         (CUT_JUDGE + 'where = "from_part =="\n', "--where 'from_part ==': is not a condition"),
@@ -139,7 +139,7 @@ def test_a_mistake_on_the_command_line_is_one_line(tmp_path, capfd, options, mes
         ("own.py:Needs", "--then 'own.py:Needs': the recipe needs a value for its parameter 'model'; add it"),
         ("copy 'x", '--then "copy \'x": cannot be read: No closing quotation'),
         ("copy --output x", "'output' is not an option of a stage; leave it out"),
-        ("copy --column x", "stage copy: --column is for a list, but it takes what stage words makes"),
+        ("copy --column x", "stage copy: --column is for a list, but this stage takes what stage words"),
     ],
 )
 def test_a_mistake_in_then_is_one_line(tmp_path, capfd, monkeypatch, then, message):
@@ -174,8 +174,8 @@ class TestPipeline:
         planned = here(capfd, "pipeline", "plan", file).out.splitlines()
         assert planned[0] == "cut: 2 inputs: 2 new"
         assert planned[-2:] == [
-            "judge: takes what cut makes, which has not run yet",
-            "choose: takes what judge makes, which has not run yet",
+            "judge: takes what cut makes, but cut has not run yet",
+            "choose: takes what judge makes, but judge has not run yet",
         ]
         verified = here(capfd, "pipeline", "verify", file)
         assert (verified.code, verified.out.splitlines()[0]) == (1, "cut: has not run yet")

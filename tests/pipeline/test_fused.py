@@ -297,7 +297,7 @@ def test_files_whose_outputs_would_meet(inputs: Path):
         ({"memory": "1GB"}, {}, "stage b: fuse, but a has --memory: it is that of a single recipe"),
         ({}, {"name": "{half}.txt"}, "stage b: fuse, but b has --name: names are given at the end"),
         ({}, {"labels": "labels.csv"}, "stage b: fuse, but it has --labels; give these to the first stage"),
-        ({}, {"executor": "ray", "address": "auto"}, "stage b: fuse, but it has another executor than a"),
+        ({}, {"executor": "ray", "address": "auto"}, "stage b: fuse, but its executor is not that of a"),
         ({"adds_columns": True}, {}, "stage b: fuse, but a makes no files and is not fused itself"),
         ({"fuse": True}, {}, "stage a: fuse is for a stage that takes what another one makes"),
     ],

@@ -166,7 +166,7 @@ def test_folders_of_stages_differ_everywhere(folder: Path, other: str):
     """Also where case and Unicode form do not count."""
     pipeline = Pipeline(folder)
     first = pipeline.stage("stra\u00dfe", Length(["a.txt"]))
-    with pytest.raises(Refused, match="there are two of this name"):
+    with pytest.raises(Refused, match="two stages have this name"):
         pipeline.stage(other, Copy(first))
 
 
