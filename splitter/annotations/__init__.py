@@ -1,18 +1,18 @@
-"""Annotations of recordings: read, found beside a recording, and given to the windows that they overlap.
+"""Annotations of recordings: read them, find them beside a recording, assign them to windows and pieces.
 
-files       the annotation file of a recording, and its format
-labels      the annotations that a window has
-rows        what every format is read into
+files       annotation files: their formats, and how one is found beside a recording
+labels      the annotations that overlap a window
+rows        the kind of row that every format is read into
 audacity    label tracks of Audacity
 nist        RTTM and CTM
 praat       TextGrids
-corpora     what other tools wrote: lhotse, Kaldi, Label Studio, NeMo
+corpora     files of other tools: lhotse, Kaldi, Label Studio, NeMo
 subtitles   SRT and WebVTT
 tables      CSV, TSV, JSONL and Raven's selection tables
-transcripts JSON of Whisper and the like
-transcribed what is spoken, and the times of its words
-dividing    what is spoken in each of a recording's pieces
-merging     neighbouring annotations, put together to pieces
+transcripts JSON of Whisper and similar programs
+transcribed the spoken text, its speaker, and the times of its words
+dividing    the part of each annotation that is in each piece of a recording
+merging     neighboring annotations, merged into pieces
 """
 
 from splitter.annotations.files import (

@@ -8,7 +8,7 @@ _FREQUENCIES = ("low_freq_hz", "high_freq_hz")
 
 
 def read_audacity(text: str) -> Iterator[Row]:
-    """Yield one label per line; a line that starts with a backslash has frequencies of the one before."""
+    """Yield one label per line; a line that starts with a backslash has frequencies of the label before."""
     row: Row | None = None
     for number, line in lines(text):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""What other tools wrote of recordings, as annotations: cuts of lhotse, folders of Kaldi and the like."""
+"""Annotations from the files of other tools: cuts of lhotse, folders of Kaldi, and others."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ LABEL = "label"
 
 
 def rows_of_corpus(path: str) -> Iterator[Row] | None:
-    """Return the rows of what another tool wrote; None for what is read as a plain file of annotations."""
+    """Return the rows of a file or folder of another tool; None if it is a plain annotation file."""
     is_plain = os.path.splitext(path)[1].lower() not in (".gz", ".json", ".jsonl")
     if is_plain and not os.path.isdir(path):
         return None
@@ -27,7 +27,7 @@ def rows_of_corpus(path: str) -> Iterator[Row] | None:
 
 
 def state_of_folder(path: str) -> list[int] | None:
-    """Return what tells whether a folder of another tool has changed; None for any other folder."""
+    """Return the sizes and times of the files in a folder of another tool; None for any other folder."""
     if dialect_of(Written(path, path)) is None:
         return None
     with os.scandir(path) as entries:

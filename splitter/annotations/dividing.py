@@ -1,13 +1,14 @@
-"""Which piece of a recording has an annotation that crosses a border, and which of its words.
+"""Decide which pieces of a recording have an annotation that crosses a border, and which of its words.
 
             first piece     second piece    gap      third piece
     ...[-------------------|----------------]     [--------------]...
               |-- a cue with words --|                               divided: each word is in one piece
                          |-- a cue without --|                       assigned: whole, to the second piece
 
-What is in a piece from its start to its end is in that piece. All else is in the piece that has more of it
-than any other, the first of several; pieces that overlap may both have all of it. A word that no piece has
-any of goes with the word before it, or if there is none, with the one after it.
+The units that are assigned are words, or whole annotations that are not divided. Each piece has the units
+that it contains entirely; if pieces overlap, several can contain the same unit. Any other unit goes to the
+piece that contains the most of it, or to the first of those that tie. A word outside all pieces goes with
+the word before it, or with the word after it if it is the first.
 """
 
 import math
@@ -31,7 +32,7 @@ Time = tuple[Fraction, Fraction]
 
 
 class Upcoming(Iterator[Piece], Generic[Piece]):
-    """Pieces in order, of which those that follow can be looked at before.
+    """An iterator over pieces, in order, that can look ahead.
 
     Attributes:
         index: The number of the piece that was taken last.
@@ -48,7 +49,7 @@ class Upcoming(Iterator[Piece], Generic[Piece]):
         return piece
 
     def starting_before(self, sample: int) -> Iterator[Edges]:
-        """Yield the edges of the pieces that follow, up to the first that starts there or later."""
+        """Look ahead: yield the edges of pieces, until one starts at this sample or later."""
         number = 0
         while number < len(self._next) or self._look():
             edges = self._edges_of(self._next[number])
@@ -58,7 +59,7 @@ class Upcoming(Iterator[Piece], Generic[Piece]):
             number += 1
 
     def _look(self) -> bool:
-        """Look at one more piece; return whether there is one."""
+        """Look ahead by one more piece; return whether there was one."""
         for piece in self._pieces:
             self._next.append(piece)
             return True
@@ -66,13 +67,13 @@ class Upcoming(Iterator[Piece], Generic[Piece]):
 
 
 class Share(NamedTuple):
-    """What a piece has of an annotation.
+    """The part of an annotation that is in a piece.
 
     Attributes:
-        annotation: The annotation, in the time of the recording.
-        start: Where it starts in the piece, in seconds; 0 if it started before.
-        end: Where it ends in the piece; the length of the piece if it goes on.
-        text: What is spoken of it there; None if the file does not tell.
+        annotation: The whole annotation, in the time of the recording.
+        start: When it starts in the piece, in seconds; 0 if it started before.
+        end: When it ends in the piece; the length of the piece if it continues after it.
+        text: The part of its text that the piece has; None if the file has no text.
     """
 
     annotation: Annotation
@@ -82,19 +83,19 @@ class Share(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the annotation is called there: its part of the text, if that is its label."""
+        """The label of the annotation in this piece: the part of the text, if the text is the label."""
         is_text = self.text is not None and self.annotation.label == self.annotation.text
         return (self.text or "") if is_text else self.annotation.label
 
 
 @dataclass(frozen=True, slots=True)
 class _Cue(Annotation):
-    """An annotation from its first word to its last; its words, or itself if it is not to be divided.
+    """An annotation, extended to cover all of its words, and the units that are assigned to pieces.
 
     Attributes:
-        whole: The annotation as it is.
-        units: What is never divided.
-        held: What each piece has of the units, by its number, as soon as one piece was asked for.
+        whole: The annotation as the file has it.
+        units: Its words or, if it is not to be divided, all of it as one unit.
+        held: The units of each piece, by the number of the piece; empty before a piece asks for its units.
     """
 
     whole: Annotation = field(kw_only=True)
@@ -108,13 +109,13 @@ class _Cue(Annotation):
         start, end = min(unit.start for unit in units), max(unit.end for unit in units)
         start, end = min(one.start, start), max(one.end, end)
         if any(unit.start == unit.end == end for unit in units):
-            # a point at the end is in the next sample
+            # a point at the very end is in the sample that starts there
             end = Fraction(math.floor(end * rate) + 1, rate)
         return cls(start, end, "", whole=one, units=units)
 
 
 class Shares:
-    """The annotations of a recording, to be asked for piece after piece, in the order of the pieces."""
+    """The annotations of a recording, divided between its pieces; ask for the pieces in order."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Shares:
         self._cues = AnnotationIndex(cues, rate=rate)
 
     def of(self, start: int, stop: int) -> list[Share]:
-        """Return what a piece [start, stop) of samples has; it must be the one that was taken last."""
+        """Return the shares of the piece [start, stop), in samples; it must be the piece taken last."""
         opens, closes = self._time((start, stop))
         shares = []
         for cue in self._cues.of(start, stop):
@@ -153,13 +154,13 @@ class Shares:
         return cue.held.get(self._pieces.index, ())
 
     def _deal_out(self, cue: _Cue, piece: Edges) -> None:
-        """Give the units of a cue to pieces, all at once; this piece is the first that has any."""
+        """Assign all units of a cue to pieces at once; `piece` is the first that overlaps the cue."""
         times = [self._time(piece)]
         if cue.end > times[0][1]:
             times += map(self._time, self._pieces.starting_before(math.ceil(cue.end * self._rate)))
         opens, closes = zip(*times, strict=True)
         owners: list[int | None] = []
-        # the pieces that have all of a unit
+        # for each unit, the pieces that contain all of it
         inside: list[list[int]] = []
         for unit in cue.units:
             first = bisect_right(closes, unit.start)
@@ -179,7 +180,7 @@ class Shares:
 
 
 def _share(unit: Word, piece: Time) -> Fraction:
-    """Return how much of a unit a piece has, from 0 to 1; a point is not in a piece that ends there."""
+    """Return the fraction of a unit that is in a piece; a point is not in a piece that ends there."""
     opens, closes = piece
     if unit.start == unit.end:
         return Fraction(opens <= unit.start < closes)

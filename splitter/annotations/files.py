@@ -1,4 +1,4 @@
-"""Annotation files: found beside a recording, read once, asked for one recording after the other."""
+"""Annotation files: find them beside a recording, read them once, return the annotations of a recording."""
 
 import codecs
 import os
@@ -57,10 +57,10 @@ _KINDS_BY_ENDING: Mapping[str, Kind] = {
     ".ndjson": "jsonl",
     ".json": "json",
 }
-# how much of a file is looked at to tell whether it holds annotations
+# how many bytes of a file are read to see whether it holds annotations
 HEAD = 1 << 16
 
-# what may stand beside a recording, in the order in which it is looked for
+# the annotation files that may be beside a recording, in the order of the search
 ENDINGS = (
     ".TextGrid",
     ".rttm",
@@ -76,22 +76,22 @@ ENDINGS = (
     ".tsv",
     ".jsonl",
 )
-# what counts only where none of these is found: Whisper writes it beside its other files
+# counts only if there is none of the above: Whisper writes JSON beside its other files
 LAST_ENDINGS = (".json",)
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A label of a stretch of a recording, by a person or a program.
+    """A label of a stretch of a recording, made by a person or a program.
 
     Attributes:
-        start: When it starts, in seconds: exactly what was written.
-        end: When it ends; a point ends where it starts.
-        label: What is said.
+        start: When it starts, in seconds, exactly as written.
+        end: When it ends; a point ends when it starts.
+        label: The text of the label.
         columns: The other fields of its row as text, such as speaker, channel, tier or confidence.
-        text: What is spoken; None if the file does not tell.
-        speaker: Who speaks, if the file tells.
-        words: The words of the text and their times, if the file has them: joined, they are the text.
+        text: The spoken text; None if the file does not have it.
+        speaker: Who speaks; empty if the file does not say.
+        words: The words of the text and their times, if the file has them; joined, they are the text.
     """
 
     start: Fraction
@@ -104,19 +104,19 @@ class Annotation:
 
 
 class AnnotationFile:
-    """An annotation file, read once; it may be about many recordings.
+    """An annotation file, read once; it may cover many recordings.
 
-    Times are made numbers when a recording is asked for, so a bad one fails that recording only.
+    Times are parsed when a recording is asked for, so a bad time fails only its recording.
 
     Attributes:
         path: Where the file is.
-        recordings: The recordings it names, as it names them; none if it is about one and does not say.
+        recordings: The recordings, as the file names them; empty if it covers one without naming it.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, kind: Kind | None = None, label_column: str | None = None
     ) -> None:
-        """Read it; the labels stand in `label_column`, unless that is for the format to say."""
+        """Read the file; take the labels from `label_column`, or where its format has them."""
         self.path = os.fspath(path)
         self._rows: dict[str | None, list[Row]] = {}
         try:
@@ -137,10 +137,10 @@ class AnnotationFile:
                 self._by_name.setdefault(name, []).append(recording)
 
     def of(self, recording: str | os.PathLike[str] | None = None) -> list[Annotation]:
-        """Return the annotations of one recording, by start and end; in a file that names none, all of them.
+        """Return the annotations of a recording, sorted by start and end; all if the file names none.
 
         The file may name the recording with or without its extension and its folders; an absolute path may
-        come from another machine. Without `recording`, a file that names several is refused.
+        come from another machine. Without `recording`, refuse a file that names several.
         """
         rows = self._all() if recording is None or None in self._rows else self._named(os.fspath(recording))
         return sorted(map(self._annotation, rows), key=_order)
@@ -172,7 +172,7 @@ class AnnotationFile:
         return [row for rows in self._rows.values() for row in rows]
 
     def _named(self, recording: str) -> list[Row]:
-        """Return the rows of the names that agree best with a recording."""
+        """Return the rows whose recording name agrees best with a recording; refuse two different names."""
         agreements: dict[tuple[bool, int, bool], list[str]] = {}
         similar = (written for name in _names(recording) for written in self._by_name.get(name, ()))
         for written in dict.fromkeys(similar):
@@ -191,33 +191,33 @@ class AnnotationFile:
 
 
 def annotations_of_rows(rows: Iterable[Mapping[str, str]], *, source: str) -> list[Annotation]:
-    """Return the annotations in the rows of a dataset list, one for each row and in their order.
+    """Return one annotation for each row of a dataset list, in the same order.
 
-    `source` says in errors where the rows come from.
+    Errors name `source` as the origin of the rows.
     """
     found = []
     for number, row in enumerate(rows, 1):
         try:
             found.append(_annotation(row_of(row, number)))
         except ValueError as error:
-            # its number in the list is not known here, so it is quoted
+            # quote the row, since its number in the list is not known here
             problem = error.problem if isinstance(error, Malformed) else error
             raise AnnotationError(f"{source}: row {shown(','.join(row.values()))}: {problem}") from None
     return found
 
 
 def find_annotations(recording: str | os.PathLike[str]) -> Path | None:
-    """Return the annotation file beside a recording: same name, with or without extension, and an ending.
+    """Return the annotation file beside a recording: its name, with or without extension, plus an ending.
 
-    A text, a table or JSON counts only if it begins as annotations do, since much else has these endings;
-    JSON only if there is nothing else. Two files are an error.
+    Text files, tables and JSON count only if they begin like annotations, since many other files have these
+    endings; JSON counts only if there is nothing else. Refuse two files.
     """
     recording = os.fspath(recording)
     return _only_one(recording, ENDINGS) or _only_one(recording, LAST_ENDINGS)
 
 
 def advice_on_labels(path: str | os.PathLike[str]) -> str:
-    """Return what to say of the column of labels of a table, if none is known or several could be meant."""
+    """Return advice about --label-column if no column, or more than one, could hold a table's labels."""
     path = os.fspath(path)
     if rows_of_corpus(path) is not None:
         return ""
@@ -226,7 +226,7 @@ def advice_on_labels(path: str | os.PathLike[str]) -> str:
         kind = _kind_of(path, text)
         row = next(iter(_READERS[kind](text)), None) if kind in {"table", "jsonl"} else None
     except (InputError, Malformed, OSError):
-        # whoever reads all of it says what is wrong
+        # reading the whole file reports what is wrong
         return ""
     if row is None:
         return ""
@@ -259,7 +259,7 @@ def _read_text(path: str) -> str:
 
 
 def _read_head(path: str) -> str:
-    """Return how a file begins; what is not in its encoding is replaced."""
+    """Return the beginning of a file; replace bytes that are not in its encoding."""
     look_at(path)
     with open(path, "rb") as file:
         head = file.read(HEAD)
@@ -267,7 +267,7 @@ def _read_head(path: str) -> str:
 
 
 def _encoding(data: bytes) -> str:
-    """Return UTF-8, or UTF-16 as Praat and Windows write it, with or without a mark."""
+    """Return UTF-8, or UTF-16 as Praat and Windows write it, with or without a byte order mark."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if data[:1] == b"\0":
@@ -304,7 +304,7 @@ def _order(annotation: Annotation) -> tuple[float, Fraction, float, Fraction]:
 
 
 def _parts(name: str) -> list[str]:
-    """Return a path from its end: the name, its folder, the folder of that; also where Windows wrote it."""
+    """Return the parts of a path, last first: the name, its folder, and so on; split Windows paths, too."""
     parts = unicodedata.normalize("NFC", name).replace("\\", "/").split("/")
     return [part for part in reversed(parts) if part not in ("", ".", "..")]
 
@@ -316,10 +316,10 @@ def _names(recording: str) -> list[str]:
 
 
 def _agreement(written: str, recording: str) -> tuple[bool, int, bool] | None:
-    """Return how well a name in a file agrees with a recording; None if it is another's.
+    """Return how well a name in a file agrees with a recording; None if it names another one.
 
-    First counts that no folder differs, then how many are the same, then that the extension is. Folders may
-    differ only in an absolute path, which was written where the recording stood elsewhere.
+    Most important is whether all folders agree, then how many do, then whether the extension does. Folders
+    may differ only in an absolute path, written where the recording was in another folder.
     """
     (name, *folders), (own_name, *own_folders) = _parts(written), _parts(recording)
     if name != own_name and name != os.path.splitext(own_name)[0] and os.path.splitext(name)[0] != own_name:
@@ -338,12 +338,12 @@ def _is_absolute(path: str) -> bool:
 
 
 def _only_one(recording: str, endings: Sequence[str]) -> Path | None:
-    """Return the file with one of these endings; refuse two."""
+    """Return the annotation file with one of these endings, if there is one; refuse two."""
     found: dict[tuple[int, int], str] = {}
     own = _identity(recording)
     for path in _candidates(recording, endings):
         identity = _identity(path)
-        # one file may answer to two names, where upper and lower case are the same
+        # if the file system ignores case, one file is found under several names
         if identity and identity != own and identity not in found and _may_be_annotations(path):
             found[identity] = path
     paths = list(found.values())
@@ -370,7 +370,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 def _may_be_annotations(path: str) -> bool:
     kind = _KINDS_BY_ENDING.get(os.path.splitext(path)[1].lower())
     if kind == "json":
-        # its first lines may be of anything
+        # its first lines may hold anything, so read all of it
         try:
             return looks_like_transcript(_read_text(path))
         except InputError:

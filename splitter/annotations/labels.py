@@ -1,12 +1,12 @@
-"""Which annotations a window of a recording has.
+"""Find the annotations that overlap a window of a recording.
 
             a            b
     ........[  window    )........
-       |------|                     overlaps, and stands in the window before as well
+       |------|                     overlaps: in this window, and in the one before
             |                       a point at a: in this window
                          |          a point at b: in the next
 
-Windows are counted in samples; times stay exact rationals, so no rounding decides who is in.
+Windows are counted in samples; times stay exact fractions, so rounding never decides what overlaps.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ AnyAnnotation = TypeVar("AnyAnnotation", bound=Annotation)
 
 @dataclass(frozen=True, slots=True)
 class MinOverlap:
-    """How much of an annotation a window must hold to have it: so many seconds, and such a share of it."""
+    """The least overlap that puts an annotation into a window: in seconds, and as a share of its length."""
 
     seconds: Fraction = Fraction(0)
     share: Fraction = Fraction(0)
@@ -50,24 +50,24 @@ class MinOverlap:
         return cls(share=amount) if is_share else cls(seconds=amount)
 
     def holds(self, overlap: Fraction, annotation: Annotation) -> bool:
-        """Return whether an overlap is enough; a point is in its window whatever is asked for."""
+        """Return whether an overlap is long enough; a point needs no length."""
         length = annotation.end - annotation.start
         return not length or (overlap >= self.seconds and overlap >= self.share * length)
 
 
 class AnnotationIndex(Generic[AnyAnnotation]):
-    """The annotations of a recording, to be asked for window after window, in any order."""
+    """The annotations of a recording, to look up those in a window; windows may come in any order."""
 
     def __init__(self, annotations: Iterable[AnyAnnotation], *, rate: int) -> None:
         self._annotations = sorted(annotations, key=lambda annotation: annotation.start)
-        # With a and b whole, start * rate < b is the same as its floor < b, and end * rate > a as its
-        # ceiling > a: so 64-bit integers decide exactly.
+        # For integers a and b, start * rate < b is the same as floor(start * rate) < b, and end * rate > a
+        # the same as ceil(end * rate) > a, so 64-bit integers give exact answers.
         self._firsts = np.array([_floor(entry.start, rate) for entry in self._annotations], "i8")
         self._stops = np.array([_stop(entry, rate) for entry in self._annotations], "i8")
         self._latest = np.maximum.accumulate(self._stops)
 
     def of(self, start: int, stop: int) -> list[AnyAnnotation]:
-        """Return what overlaps the window [start, stop) of samples, in the order of the annotations."""
+        """Return the annotations that overlap the window [start, stop), in samples, sorted by start."""
         first = int(np.searchsorted(self._latest, start, side="right"))
         last = int(np.searchsorted(self._firsts, stop))
         if start >= stop or first >= last:
@@ -81,7 +81,7 @@ def _floor(time: Fraction, rate: int) -> int:
 
 
 def _stop(annotation: Annotation, rate: int) -> int:
-    """Return the end in samples, rounded up; for a point one more, so that it is after the start."""
+    """Return the end in samples, rounded up; for a point, one sample after its start."""
     if annotation.start == annotation.end:
         return _floor(annotation.end, rate) + 1
     return -_floor(-annotation.end, rate)

@@ -1,13 +1,12 @@
-"""Neighbouring annotations, put together to pieces of some length.
+"""Merge neighboring annotations into pieces of a given length.
 
     cues       |--a--|  |-b-|        |---c---|             |--d--|
     pieces   |---------------|--------------------|      |---------|
                       least : most          not merged: a longer gap than is allowed
 
-A border is in the middle of a gap, but never further than half of the longest gap from the nearest cue. Of
-all ways to divide the cues, the one is taken that cuts through the fewest cues that overlap, then the one
-with the fewest pieces that are too short, then with the fewest pieces, then with the longest gaps at its
-borders.
+A border is in the middle of a gap, but at most half of the longest allowed gap from the nearest cue. Of all
+ways to divide the cues, the best one cuts through the fewest cues that overlap; if several do, it has the
+fewest pieces that are too short, then the fewest pieces, then the longest gaps at its borders.
 """
 
 import math
@@ -23,7 +22,7 @@ from splitter.errors import Refused
 
 
 class MergedPiece(NamedTuple):
-    """A stretch of a recording with the numbers of its annotations, the first to before the second."""
+    """A stretch of a recording, and the numbers of its annotations: from `first` to just before `last`."""
 
     start: Fraction
     stop: Fraction
@@ -33,11 +32,11 @@ class MergedPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class Merge:
-    """How annotations are put together.
+    """The rules by which annotations are merged.
 
     Attributes:
-        least: The length in seconds that pieces should have.
-        most: The length that no piece of several annotations exceeds.
+        least: The shortest length that pieces should have, in seconds.
+        most: The longest length that a piece of several annotations may have.
         gap: The longest silence between two annotations of a piece.
         speakers: Whether a piece may have several speakers.
     """
@@ -49,13 +48,13 @@ class Merge:
 
     @classmethod
     def parse(cls, value: str, *, gap: Fraction, speakers: bool = False) -> "Merge":
-        """Read `5:15`.
+        """Parse a range of lengths in seconds, such as `5:15`.
 
         >>> Merge.parse("5:15", gap=Fraction(1)).most
         Fraction(15, 1)
         """
         try:
-            # not more than one, which would be a time of the clock
+            # with a second colon, it would be a clock time
             least, most = value.split(":")
             found = cls(seconds(least), seconds(most), gap, speakers)
         except ValueError:
@@ -65,9 +64,9 @@ class Merge:
         return found
 
     def pieces(self, annotations: Sequence[Annotation]) -> list[MergedPiece]:
-        """Return the pieces of a recording, whose annotations are given by start and end."""
+        """Return the pieces of a recording, from its annotations in order of start and end."""
         cues = _CueTimes(self, annotations)
-        # the lowest cost of the cues before each, and where the last piece starts then
+        # for each cue, the lowest cost of the cues before it, and the cue that starts their last piece
         costs: list[tuple[int, ...]] = [(0, 0, 0, 0)]
         firsts = [0]
         for last in range(len(annotations)):
@@ -85,7 +84,7 @@ class Merge:
 
 
 class _CueTimes:
-    """Annotations in whole ticks, so that sums are exact and fast; half a gap is whole, too."""
+    """The times of annotations in whole ticks, so that sums are exact and fast; half a gap is whole, too."""
 
     def __init__(self, merge: Merge, annotations: Sequence[Annotation]) -> None:
         times = [time for one in annotations for time in (one.start, one.end)]
@@ -104,14 +103,14 @@ class _CueTimes:
         half = longest_gap // 2
         gaps = [min(max(0, gap) // 2, half) for gap in self._gaps]
         first = min(self._starts[0], half) if self._starts else 0
-        # what a piece has before its first cue and after its last
+        # how much a piece extends before its first cue, and after its last
         self._before, self._after = [first, *gaps], [*gaps, half]
 
     def _ticks(self, time: Fraction) -> int:
         return time.numerator * (self._second // time.denominator)
 
     def firsts(self, last: int) -> Iterator[tuple[int, int]]:
-        """Yield the cues that a piece with this last one may start with, and its length then."""
+        """Yield each cue that can start a piece whose last cue is `last`, and the length of that piece."""
         first, stop = last, self._ends[last]
         while stop - self._starts[first] <= self._most or first == last:
             start, end = self._edges(first, last, stop)
@@ -123,21 +122,21 @@ class _CueTimes:
             stop = max(stop, self._ends[first])
 
     def cost(self, last: int, length: int) -> tuple[int, ...]:
-        """Return what a piece costs with the border after it; the least of all sums is the best."""
+        """Return the cost of a piece and the border after it; the division with the least sum is the best."""
         gap = self._gaps[last] if last < len(self._gaps) else 0
         cuts = gap < 0 and self._may_merge[last]
         return cuts, length < self._least, 1, -max(0, gap)
 
     def piece(self, first: int, last: int) -> MergedPiece:
-        """Return a piece."""
+        """Return the piece from the cue `first` to the cue `last`, including both."""
         edges = self._edges(first, last, max(self._ends[first : last + 1]))
         start, stop = (Fraction(edge, self._second) for edge in edges)
         return MergedPiece(start, stop, first, last + 1)
 
     def _edges(self, first: int, last: int, stop: int) -> tuple[int, int]:
-        """Return the edges of a piece; a single cue has no more around it than there is room for."""
+        """Return the edges of a piece; around a single cue, add no more than fits into `most`."""
         start = self._starts[first]
-        # nothing is after one during which another goes on
+        # add nothing after the last cue if a cue of an earlier piece has not ended by then
         before, after = self._before[first], self._after[last] if stop == self._latest[last] else 0
         if first == last:
             room = max(0, self._most - (stop - start))

@@ -53,6 +53,6 @@ def _fields(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _columns(names: tuple[str, ...], values: Iterable[str]) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
-    # what repeats is kept once, since one file may hold the words of ten thousand recordings
+    # store repeated values only once, since one file may hold the words of ten thousand recordings
     known = tuple(None if value in _UNKNOWN else sys.intern(value) for value in values)
     return names[: len(known)], known

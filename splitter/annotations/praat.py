@@ -7,12 +7,12 @@ from typing import Literal
 
 from splitter.annotations.rows import Malformed, Row, is_number, shown
 
-# as in Praat itself, only texts in quotes, numbers and flags count, and all else is there for people to read
+# as in Praat itself, only quoted texts, numbers and flags count; everything else is for people to read
 _TOKEN = re.compile(r'"(?P<text>(?:[^"]|"")*)"|(?P<open>")|(?P<comment>!.*)|(?P<word>[^\s"]+)')
 _is_flag = re.compile("<[a-z]+>").fullmatch
 _INTERVALS, _POINTS = "IntervalTier", "TextTier"
-# the tiers of the Montreal Forced Aligner, WebMAUS and people; those of several speakers are `NAME - words`;
-# `text 2` has what overlaps with that of `text`
+# tiers as the Montreal Forced Aligner, WebMAUS and people name them: with several speakers, `NAME - words`;
+# `text 2` has the texts that overlap those of `text`
 _is_of_words = re.compile(r"(?:(?P<speaker>.+) - )?(?:words?|ort-mau)(?: \d+)?", re.IGNORECASE).fullmatch
 _is_of_texts = re.compile(
     r"(?:(?P<speaker>.+) - )?(?:text|transcript(?:ion)?|sentences?|utterances?|ort|orthography)(?: \d+)?",
@@ -21,9 +21,9 @@ _is_of_texts = re.compile(
 
 
 def read_textgrid(text: str) -> Iterator[Row]:
-    """Yield the intervals and points of all tiers, without intervals that have no text.
+    """Yield the points of all tiers, and the intervals that have a text.
 
-    What is spoken is in the tiers of words, or if there are none, in those of texts.
+    Tiers of words are marked as spoken or, if there are none, tiers of texts.
     """
     rows = list(_rows(text))
     for is_spoken in (_is_of_words, _is_of_texts):
@@ -96,7 +96,7 @@ class _Tokens:
         self.take("number")
 
     def take_count(self) -> int:
-        """Return how many of something follow."""
+        """Return the next token, which must be a count of what follows."""
         number = self.take("number")
         if not number.isdecimal() or not is_number(number):
             raise Malformed(self.line, f"has {shown(number)} where a count should be")
@@ -110,7 +110,7 @@ class _Tokens:
                 raise Malformed(self.line, "has a quote that opens a text and is never closed")
             if kind == "text":
                 return "text", match["text"].replace('""', '"')
-            # one of more digits is a number, too, and not for people to read
+            # a number with more digits than a time can have is still a number, not text for people
             if kind == "word" and (is_number(token) or token.isdecimal()):
                 return "number", token
             if kind == "word" and _is_flag(token):

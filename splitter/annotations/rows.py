@@ -1,7 +1,7 @@
-"""What every format of annotations is read into, and how a time is read.
+"""The row that every format of annotations is read into, and the parsing of times.
 
-Times stay the text that was written until they become exact numbers. The readers are splitter's own, since
-the libraries there are turn times into floats or whole milliseconds, and pass over lines they cannot read.
+Times stay text, as written, until they become exact numbers. splitter has its own readers because existing
+libraries turn times into floats or whole milliseconds, and skip lines that they cannot read.
 """
 
 import io
@@ -21,7 +21,7 @@ is_number = re.compile(_NUMBER, re.ASCII).fullmatch
 
 
 class Word(NamedTuple):
-    """A word of a text: when it is spoken, and the part of the text from its start to that of the next."""
+    """A word of a text: when it is spoken, and the text from its start to the start of the next word."""
 
     start: Fraction
     end: Fraction
@@ -29,21 +29,21 @@ class Word(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One annotation, as the text that a file has for it.
+    """One annotation, still as text, as its file has it.
 
     Attributes:
-        line: Where it starts in the file, from 1.
+        line: The line on which it starts, counted from 1.
         start: When it starts.
         end: When it ends, or with `lasts` how long it is.
-        label: What it says.
+        label: The text of its label.
         names: The names of its other fields.
-        values: What stands in them; None is left out.
-        recording: Which recording it belongs to; None in a file that does not say.
+        values: The values of those fields; None if a field is to be left out.
+        recording: The recording that it belongs to; None if the file does not say.
         lasts: Whether `end` is a duration.
-        offset: When it starts in its own recording, where `start` counts through several.
-        called: The name of the field that the label stands in; empty if it has none.
+        offset: When it starts in its own recording, if `start` counts through several.
+        called: The name of the field that the label is from; empty if it has none.
         words: The words of the label, if their times are known.
-        spoken: Whether the label is what is spoken, where its name does not say so.
+        spoken: Whether the label is spoken text although its field has no name that says so.
     """
 
     line: int
@@ -60,7 +60,7 @@ class Row(NamedTuple):
     spoken: bool = False
 
     def labelled_by(self, name: str) -> "Row":
-        """Return the row with another field as its label; empty if it does not have that."""
+        """Return the row with another field as its label; the label is empty if there is no such field."""
         if name == self.called:
             return self
         others = dict(zip(self.names, self.values, strict=True))
@@ -78,7 +78,7 @@ class Row(NamedTuple):
             end += start
         if self.offset:
             shift = start - seconds(self.offset)
-            # an offset is written with fewer digits than the start: one that says the same changes nothing
+            # an offset has fewer digits than the start: a difference below its last digit is only rounding
             if abs(shift) > last_digit(self.offset):
                 start, end = start - shift, end - shift
         if start < 0:
@@ -90,7 +90,7 @@ class Row(NamedTuple):
 
 
 class Malformed(ValueError):
-    """A line that does not follow its format; None if the problem says where it is."""
+    """A line that does not follow its format; `line` is None if the problem says where it is."""
 
     def __init__(self, line: int | None, problem: str) -> None:
         super().__init__(problem if line is None else f"line {line}: {problem}")
@@ -98,7 +98,7 @@ class Malformed(ValueError):
 
 
 def seconds(text: str) -> Fraction:
-    """Return the exact time that is written: `7.3`, `1e-3`, `01:02.5` or `00:01:02,500`.
+    """Return the exact time that a text says: `7.3`, `1e-3`, `01:02.5` or `00:01:02,500`.
 
     >>> seconds("7.3"), seconds("00:01:02,500")
     (Fraction(73, 10), Fraction(125, 2))
@@ -117,7 +117,7 @@ def seconds(text: str) -> Fraction:
 
 
 def in_milliseconds(number: str) -> str:
-    """Return a number of milliseconds as one of seconds.
+    """Convert the text of a number from milliseconds to seconds.
 
     >>> seconds(in_milliseconds("7960"))
     Fraction(199, 25)
@@ -126,7 +126,7 @@ def in_milliseconds(number: str) -> str:
 
 
 def last_digit(number: str) -> Fraction:
-    """Return what one step of the last digit that is written comes to: 1/1000 for `1.250`."""
+    """Return the value of one step in the last digit of a number: 1/1000 for `1.250`."""
     return Fraction(1, 10 ** len(number.strip().partition(".")[2]))
 
 
@@ -136,10 +136,10 @@ def with_point(number: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text as an error shows it."""
+    """Return a text for an error message: in quotes, and cut if it is long."""
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
-    """Return the lines of a text, numbered from 1, whatever ends them."""
+    """Return the lines of a text, numbered from 1, with line ends of any kind."""
     return enumerate((line.rstrip("\n") for line in io.StringIO(text, newline=None)), 1)

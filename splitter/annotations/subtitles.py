@@ -20,7 +20,7 @@ _is_note = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s.*)?").fullmatch
 
 
 def read_srt(text: str) -> Iterator[Row]:
-    """Yield cues: a number, times, and lines of text, which may have empty lines among them."""
+    """Yield the cues: each is a number, times, and lines of text, some of which may be empty."""
     timing: Line | None = None
     name = ""
     body: list[Line] = []
@@ -59,7 +59,7 @@ def _is_cue_number(body: Sequence[Line], at: int) -> bool:
 
 def _srt_cue(timing: Line | None, name: str, body: list[Line]) -> Iterator[Row]:
     if timing:
-        # right below the times stands what is said, even if that is a number
+        # the line right below the times is text, even if it is a number
         for at in range(1, len(body)):
             if _is_cue_number(body, at):
                 number, line = body[at]
@@ -78,7 +78,7 @@ def _blocks(text: str) -> Iterator[list[Line]]:
 
 
 def _cue(timing: Line, name: str, body: Sequence[Line], clean: Callable[[str], str]) -> Iterator[Row]:
-    """Yield a cue of either format, unless nothing is said in it."""
+    """Yield a cue of either format, unless it has no text."""
     number, line = timing
     times = _timing(line)
     if not times:

@@ -15,7 +15,7 @@ from splitter.text.csv import json_fields
 
 _IN_SECONDS = ("{}_seconds", "{}_time_seconds", "{}_sec", "{}_s", "{}_time_s", "{}", "{}_time")
 _IN_MILLISECONDS = ("{}_milliseconds", "{}_time_milliseconds", "{}_msec", "{}_ms", "{}_time_ms")
-# what columns of starts, ends, offsets and durations are called
+# the names of columns of starts, ends, offsets and durations
 _WORDS = (
     ("start", "begin", "onset", "tmin", "xmin"),
     ("end", "stop", "tmax", "xmax"),
@@ -38,17 +38,17 @@ RECORDINGS = (
 )
 _RAVEN = frozenset(("selection", "begin_time_s", "end_time_s"))
 _FILE_OFFSET = "file_offset_s"
-# the columns of Whisper and of what took over its formats: the unit of whole numbers is told by their size
+# the columns of Whisper and of programs that took over its formats; the size of times shows their unit
 _WHISPER = frozenset(
     (("start", "end", "text"), ("start", "end", "text", "speaker"), ("start", "end", "speaker", "text"))
 )
-# if the longest is shorter than the one, these are no milliseconds; if it is as long as the other, no seconds
+# whole numbers are seconds if the longest cue is below _SHORT, and milliseconds if it is at least _LONG
 _SHORT, _LONG = 100, 1000
 _is_whole = re.compile("[0-9]{1,12}").fullmatch
 
 
 class _TableColumns(NamedTuple):
-    """Which column is what; `others` are left over."""
+    """The columns that have a known meaning; `others` are the rest."""
 
     start: str
     end: str
@@ -64,7 +64,7 @@ def read_table(text: str) -> Iterator[Row]:
     first = next((line for _, line in lines(text) if line.strip()), "")
     delimiter = max(",;\t", key=first.count)
     is_raven = _RAVEN.issubset(_plain(name) for name in first.split(delimiter))
-    # Raven quotes nothing, and labels may have quotes; what R has written again is quoted throughout
+    # Raven quotes nothing, and its labels may have quotes; a table that R has rewritten is quoted throughout
     records = _records(text, delimiter, quoted=not is_raven or '"' in first)
     number, header = next(records, (1, []))
     names = [_plain(name) for name in header] if is_raven else header
@@ -91,7 +91,7 @@ def has_times(names: Iterable[str]) -> bool:
 
 
 def read_jsonl(text: str) -> Iterator[Row]:
-    """Yield one JSON object per line; in a manifest of NeMo, what has no offset starts with its recording."""
+    """Yield one JSON object per line; in a manifest of NeMo, an object without an offset starts at 0."""
     for number, line in lines(text):
         if not line.strip():
             continue
@@ -122,7 +122,7 @@ def row_of(fields: Mapping[str, str], line: int) -> Row:
         line,
         start,
         end,
-        # what repeats is kept once, since one table may be about many thousand recordings
+        # store repeated values only once, since one table may cover many thousand recordings
         "" if columns.label is None else sys.intern(fields[columns.label]),
         columns.others,
         tuple(sys.intern(fields[name]) for name in columns.others),
@@ -158,9 +158,9 @@ def _columns(names: tuple[str, ...]) -> _TableColumns:
         return next((by_plain_name[name] for name in candidates if name in by_plain_name), None)
 
     def times(unit: list[list[str]]) -> tuple[str | None, str | None, bool]:
-        """Return the column of starts, that of ends or durations, and whether it is durations."""
+        """Return the column of starts, the column of ends or durations, and whether that is of durations."""
         start, end, offset, duration = map(first, unit)
-        # an offset ends what has an onset, and starts what has no other start
+        # an offset is the end if there is an onset, and the start if there is no other start
         if start is None:
             start = offset
         elif _plain(start).startswith("onset"):
@@ -186,13 +186,13 @@ def is_label(name: str) -> bool:
 
 
 def same_column(name: str, names: Iterable[str]) -> str | None:
-    """Return which of the names is meant: itself, or one that differs in case, spaces or signs."""
+    """Return the one of `names` that is meant: it may differ in case, spaces or signs."""
     among = [*names]
     return name if name in among else next((one for one in among if _plain(one) == _plain(name)), None)
 
 
 def _plain(name: str) -> str:
-    """Return a name of letters, digits and underscores only: `Low Freq (Hz)` is `low_freq_hz`."""
+    """Return a name reduced to letters, digits and underscores: `Low Freq (Hz)` is `low_freq_hz`."""
     return re.sub(r"\W+", "_", name.strip().lower()).strip("_")
 
 
@@ -216,7 +216,7 @@ def _records(text: str, delimiter: str, *, quoted: bool) -> Iterator[tuple[int, 
 def _rows(records: Iterable[tuple[int, list[str]]], names: Sequence[str], delimiter: str) -> Iterator[Row]:
     width = len(names)
     for number, cells in records:
-        # editors take the tabs at the end of a line away, and spreadsheets add more
+        # editors remove tabs at the end of a line, and spreadsheets add some
         missing = width - len(cells)
         if any(cells[width:]) or (missing > 0 and delimiter == ","):
             raise Malformed(number, f"has {len(cells)} columns where the first line has {width}")
@@ -225,14 +225,14 @@ def _rows(records: Iterable[tuple[int, list[str]]], names: Sequence[str], delimi
 
 
 def _cues(text: str, names: Sequence[str], delimiter: str, head: int) -> Iterator[Row]:
-    """Yield what stands below the columns of Whisper, whose times are whole milliseconds."""
+    """Yield the rows of a table that has Whisper's columns; if its times are milliseconds, convert them."""
 
     def rows(*, quoted: bool) -> list[Row]:
         records = _records(text, delimiter, quoted=quoted)
         return list(_rows(islice(records, 1, None), names, delimiter))
 
     try:
-        # Whisper puts no quotes around what stands between tabs
+        # Whisper does not quote the fields between tabs
         cues = rows(quoted=delimiter != "\t")
     except Malformed:
         cues = []
@@ -255,13 +255,13 @@ def _cues(text: str, names: Sequence[str], delimiter: str, head: int) -> Iterato
 
 
 def _selections(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield each selection of Raven once, though it has a row per view, with times in its own file."""
+    """Yield each selection of Raven once, although it has a row per view, with the offset in its own file."""
     found: dict[tuple[str | None, ...], Row] = {}
     for row in rows:
         fields = dict(zip(row.names, row.values, strict=True))
         view, offset = fields.pop("view", None) or "", fields.pop(_FILE_OFFSET, None) or ""
         key = row.start, row.end, row.label, row.recording, fields["selection"], fields.get("channel")
-        # the spectrogram is the view that was annotated in: it has the frequencies
+        # people annotate in the spectrogram view, so its row has the frequencies
         if key not in found or view.startswith("Spectrogram"):
             names, values = tuple(fields), tuple(fields.values())
             found[key] = row._replace(names=names, values=values, offset=with_point(offset))

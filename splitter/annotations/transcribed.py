@@ -1,4 +1,4 @@
-"""What is spoken in an annotation, by whom, and when each of its words is."""
+"""The spoken text of an annotation, its speaker, and the times of its words."""
 
 import functools
 import re
@@ -15,7 +15,7 @@ WrittenWord = tuple[str, str, str]
 
 
 def text_and_speaker(row: Row) -> tuple[str | None, str]:
-    """Return what is spoken, None if the file does not tell, and by whom."""
+    """Return the spoken text, None if the file does not have it, and the speaker, or an empty text."""
     text, speaker = _positions(row.called, row.names)
     fields = (row.label, *row.values)
     return (row.label if row.spoken else None if text is None else fields[text]), (
@@ -25,7 +25,7 @@ def text_and_speaker(row: Row) -> tuple[str | None, str]:
 
 @functools.lru_cache
 def _positions(called: str, names: tuple[str, ...]) -> tuple[int | None, int | None]:
-    """Return where the text and the speaker are, among the label and the other fields."""
+    """Return the positions of the text and the speaker among the label and the other fields."""
     plain = [re.sub(r"\W+", "_", name.strip().lower()) for name in (called, *names)]
     text, speaker = (
         next((plain.index(name) for name in candidates if name in plain), None)
@@ -35,7 +35,7 @@ def _positions(called: str, names: tuple[str, ...]) -> tuple[int | None, int | N
 
 
 def words_in(text: str, words: Iterable[WrittenWord]) -> tuple[Word, ...]:
-    """Divide a text at its words; a word without times belongs to the one before. Nothing if they differ.
+    """Divide a text at its words, or return () if they differ; a word without times joins the one before.
 
     >>> [word.text for word in words_in("Oh, I do.", [("Oh,", "1", "2"), ("I", "", ""), ("do.", "3", "4")])]
     ['Oh, I ', 'do.']
@@ -69,7 +69,7 @@ def _times(start: str, end: str) -> tuple[Fraction, Fraction] | None:
 
 
 def joined_tokens(tokens: Iterable[WrittenWord]) -> Iterator[WrittenWord]:
-    """Yield words from tokens, the first of which begins with a space; what is in [_ is no text."""
+    """Join tokens to words, each of which begins with a space; leave out control tokens, such as [_BEG_]."""
     word: WrittenWord | None = None
     for text, start, end in tokens:
         if text.startswith("[_"):

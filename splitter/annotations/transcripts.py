@@ -1,4 +1,4 @@
-"""JSON as programs that transcribe write it: Whisper, WhisperX, faster-whisper, whisper.cpp, Transformers."""
+"""JSON of transcription programs: Whisper, WhisperX, faster-whisper, whisper.cpp, Transformers."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from splitter.annotations.transcribed import WrittenWord, joined_tokens, words_i
 from splitter.text.csv import json_text, json_value
 
 _LISTS = ("segments", "transcription", "chunks")
-# what no column is made of: the times and the text themselves, and what only the program understands
+# fields that become no column: the times and the text themselves, and what only the program understands
 _NO_COLUMNS = frozenset(("id", "seek", "start", "end", "text", "word", "timestamp", "timestamps", "offsets"))
 
 
@@ -24,7 +24,7 @@ def read_transcript(text: str) -> Iterator[Row]:
 
 
 def looks_like_transcript(text: str) -> bool:
-    """Return whether it is JSON with a segment that has times."""
+    """Return whether a text is JSON with a segment that has times."""
     try:
         return next(read_transcript(text), None) is not None
     except Malformed:
@@ -32,7 +32,7 @@ def looks_like_transcript(text: str) -> bool:
 
 
 def _segments(text: str) -> list[Any]:
-    """Return the list of segments, which may be all there is."""
+    """Return the list of segments, which may be the whole document."""
     try:
         value = json_value(text)
     except (ValueError, RecursionError) as error:
@@ -46,9 +46,9 @@ def _segments(text: str) -> list[Any]:
 
 
 def _row(segment: Any) -> Row:  # noqa: ANN401 - whatever JSON holds
-    """Return a segment as a row; its line is not known."""
+    """Return a segment as a row; the number of its line is not known."""
     if not isinstance(segment, Mapping):
-        raise ValueError("is not an object with a start and an end")  # noqa: TRY004 - of what was read
+        raise ValueError("is not an object with a start and an end")  # noqa: TRY004 - an error in the file
     start, end = _times(segment)
     others = {
         name: json_text(value)
@@ -61,7 +61,7 @@ def _row(segment: Any) -> Row:  # noqa: ANN401 - whatever JSON holds
 
 
 def _words(segment: Mapping[str, Any]) -> Iterator[WrittenWord]:
-    """Yield the words of Whisper, WhisperX and faster-whisper, or those in the tokens of whisper.cpp."""
+    """Return the words as Whisper, WhisperX and faster-whisper write them, or from tokens of whisper.cpp."""
     match segment:
         case {"words": [*words]}:
             return (
