@@ -2,7 +2,7 @@
 
 base         the seam `Sink`
 files        loose files
-shards       what the sinks of shards share
+shards       the common part of all sinks that make shards
 webdataset   tar shards
 parquet      Parquet shards
 virtual      no files: rows that say how to cut each piece when it is read

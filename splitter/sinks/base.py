@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """An output file as the manifest names it.
+    """What the manifest says about an output file.
 
     Attributes:
         output: Its path relative to the manifest; empty if that is known only at the end of the batch.
-        size: Its bytes; None if it is not made yet.
+        size: Its size in bytes; None if it is not made yet.
         checksum: The kind of checksum, a colon, and its value in hexadecimal; empty if it is not made yet.
         more: The values of the sink's own columns, unless they are known only at the end of the batch.
     """
@@ -40,7 +40,7 @@ class OutputOwner:
         rank: Its position among the inputs that share a shard.
         number: The number in the names of its samples, padded so that keys sort like the manifest.
         head: The columns of its rows.
-        rows: Its rows of the manifest, in which a shard fills in where each output is.
+        rows: Its rows of the manifest, in which a shard fills in the address of each output.
     """
 
     rank: int
@@ -55,22 +55,22 @@ class OutputOwner:
 
 
 class SinkWriter(ABC):
-    """Takes the output files of one batch, input after input, into staging."""
+    """A writer that stages the output files of one batch, input by input."""
 
     @abstractmethod
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
-        """Stage one output of the input that owns `folder`; without one, `rename` gives it its path later."""
+        """Stage one output of the input that owns `folder`; without one, `rename` sets its path later."""
 
-    def rename(self, names: Sequence[str]) -> None:  # noqa: B027 - of loose files
+    def rename(self, names: Sequence[str]) -> None:  # noqa: B027 - only loose files are renamed
         """Give the outputs of the current input these paths, in the order in which they were stored."""
 
     @abstractmethod
     def drop_input(self) -> None:
-        """Forget what was stored for the current input, which failed."""
+        """Drop the outputs of the current input, which failed."""
 
     @abstractmethod
     def keep_input(self, owner: OutputOwner | None = None) -> None:
-        """Keep what was stored for the current input, which is done; shards need its owner."""
+        """Keep the outputs of the current input, which is done; shards need its owner."""
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -78,23 +78,23 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def publish(self) -> None:
-        """Give everything its final name."""
+        """Give everything that is staged its final name."""
 
     def close(self) -> None:  # noqa: B027 - loose files are closed one by one
-        """Close what is open, also after a batch that failed."""
+        """Close open files, also after a batch that failed."""
 
 
 class Sink(ABC):
-    """Where output files go.
+    """The way in which output files are stored.
 
     Attributes:
         divisible: Whether inputs of a batch may be published separately. If not, a batch is a group of inputs
             that share a shard.
         columns: Columns that the sink adds to the manifest, and their types; see `StoredOutput.more`.
-        suffix: Of its shards, if it makes any.
+        suffix: The extension of its shards, if it makes any.
         needs_columns: Whether all outputs must have the same columns, known before the work begins.
         own_columns: Names that neither dataset columns nor metadata may have.
-        makes_files: Whether outputs are stored; or else cut out of the recordings when they are read.
+        makes_files: Whether outputs are stored; if not, reading them cuts them out of the recordings.
     """
 
     divisible: ClassVar[bool] = True
@@ -113,7 +113,7 @@ class Sink(ABC):
 
     @property
     def types(self) -> Mapping[str, type]:
-        """Return the types that metadata must have, if outputs have columns."""
+        """Return the types that metadata must have, if outputs have typed columns."""
         return {}
 
     def with_columns(
@@ -121,7 +121,7 @@ class Sink(ABC):
     ) -> "Sink":
         """Return the same sink for these columns of metadata and of the dataset.
 
-        With `are_earlier`, they are those of older shards, in a run in which no input decides the columns.
+        With `are_earlier`, the columns are those of older shards, because no input of this run decides them.
         """
         raise NotImplementedError
 

@@ -14,12 +14,12 @@ TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 @dataclass(frozen=True)
 class OutputColumns:
-    """The columns beside those of the dataset list.
+    """The columns of outputs, without those of the dataset list.
 
     Attributes:
         metadata: The keys of metadata and their types, those of outputs first.
         sound: Whether the outputs are sound.
-        rate: The sampling rate of all of them, if they have one.
+        rate: The sampling rate of all outputs, if it is the same.
     """
 
     metadata: tuple[tuple[str, str], ...] = ()
@@ -34,10 +34,10 @@ class OutputColumns:
         names: Iterable[str],
         rate: object,
     ) -> "OutputColumns":
-        """Decide the columns from an input: its keys and their types, and the names of its output files.
+        """Decide the columns from one input: its keys and their types, and the names of its output files.
 
-        A declared type wins, and a value that was always None is text, which holds anything. A key that is
-        not UTF-8 cannot name a column. `rate` is the recipe's parameter of that name.
+        A declared type wins; a key whose value is always None is text, which can hold anything. A key that
+        is not UTF-8 cannot name a column. `rate` is the recipe's parameter of that name.
         """
         types = {key: kind or "str" for key, kind in seen if key == in_unicode(key)}
         types |= {key: kind.__name__ for key, kind in declared.items()}
@@ -52,7 +52,7 @@ class OutputColumns:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OutputColumns":
-        """Read what `dataclasses.asdict` made; raises KeyError, TypeError or ValueError."""
+        """Return the columns that `dataclasses.asdict` wrote; raise KeyError, TypeError or ValueError."""
         metadata = tuple((str(key), str(kind)) for key, kind in value["metadata"])
         if not {kind for _, kind in metadata} <= TYPES.keys():
             raise ValueError("an unknown type")
@@ -60,7 +60,7 @@ class OutputColumns:
 
 
 def stored_columns(storage: Storage, seed: int | None = None) -> OutputColumns | None:
-    """Return the columns that an earlier run has stored, if they are for this seed; without one, any."""
+    """Return the columns that an earlier run stored; if a seed is given, only if they are for that seed."""
     return COLUMNS.load(
         storage,
         lambda content, _: (

@@ -1,4 +1,4 @@
-"""The sink of a trial: outputs are written as for any sink, and none is kept."""
+"""The sink of a trial: it writes outputs as any sink does, and keeps none."""
 
 import os
 
@@ -9,7 +9,7 @@ from splitter.storage.content import write_content
 
 
 class DiscardWriter(SinkWriter):
-    """Writes each output to staging, to see that it can be written, and removes it."""
+    """A writer that stages each output, to check that it can be written, and removes it."""
 
     def __init__(self, storage: Storage, batch: str) -> None:
         self._storage, self._batch = storage, batch

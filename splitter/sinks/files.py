@@ -15,7 +15,7 @@ from splitter.storage.content import write_content
 
 
 class FilesSink(Sink):
-    """Each output is a file, in the folder of its input or where a template puts it."""
+    """A sink that makes each output a file, in the folder of its input or as the template of --name says."""
 
     def __init__(self, options: RunOptions) -> None:
         self._name = options.name
@@ -28,13 +28,13 @@ class FilesSink(Sink):
         storage: Storage,
         batch: str,
         stale: Collection[str] = (),
-        group: int = 0,  # noqa: ARG002 - of shards
+        group: int = 0,  # noqa: ARG002 - only for shards
     ) -> "FilesWriter":
         return FilesWriter(storage, batch, stale)
 
 
 class FilesWriter(SinkWriter):
-    """Stages each input's outputs in a numbered folder, which `publish` renames to its final name."""
+    """A writer that stages each input's outputs in a numbered folder, which `publish` renames."""
 
     def __init__(self, storage: Storage, batch: str, stale: Collection[str] = ()) -> None:
         self._stale = set(stale)
@@ -46,7 +46,7 @@ class FilesWriter(SinkWriter):
         self._current: list[StoredOutput] = []
         # staged files of the current input that get other names than the recipe gave them
         self._renamed: list[tuple[str, str]] = []
-        # what is to be published: a folder for each input, or single files
+        # to be published: a folder for each input, or single files
         self._folders: list[tuple[str, list[str]]] = []
         self._files: list[tuple[str, str]] = []
 
@@ -71,7 +71,7 @@ class FilesWriter(SinkWriter):
             below.setdefault(os.path.dirname(name), []).append(replace(stored, output=name))
         for folder, outputs in below.items():
             names_there = [os.path.basename(one.output) for one in outputs]
-            beginning = os.path.commonprefix(names_there)  # noqa: RUF071 - of their letters
+            beginning = os.path.commonprefix(names_there)  # noqa: RUF071 - letter by letter
             if self._storage.may_hold(folder, beginning):
                 for stored in outputs:
                     self._refuse_taken(stored)
@@ -101,7 +101,7 @@ class FilesWriter(SinkWriter):
             self._number += 1
         self._current, self._renamed = [], []
 
-    def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
+    def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - only for shards
         if self._renamed:
             self._files += self._renamed
         elif self._current:
@@ -113,7 +113,7 @@ class FilesWriter(SinkWriter):
         return [name for _, names in self._folders for name in names] + [name for _, name in self._files]
 
     def staged(self) -> dict[str, str]:
-        """Return where each output is until it is published."""
+        """Return the staged path of each output."""
         of_folders = {
             name: f"{folder}/{os.path.basename(name)}" for folder, names in self._folders for name in names
         }

@@ -3,7 +3,7 @@
 key    audio (or file)    dataset columns, as text    size  checksum    metadata, typed    other_metadata
        {bytes, path}
 
-Contents are not compressed; a row group is small enough to be read as a whole for one of them.
+Contents are not compressed. A row group is small enough to be read whole to get one content.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from splitter.text.csv import in_unicode
 
 KEY, SOUND, FILE, OTHERS = "key", "audio", "file", "other_metadata"
 GROUP_BYTES, GROUP_ROWS = 16 << 20, 10_000
-# a page holds about so many bytes of contents, or one content: larger pages take new memory each time
+# a page holds about this many bytes, or one larger content: larger pages take new memory each time
 PAGE_BYTES, PAGE_ROWS = 1 << 20, 1024
-# the lengths of a value and of its page have 31 bits
+# the length of a value, and that of its page, must fit into 31 bits
 LARGEST = (1 << 31) - (1 << 20)
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
 _OF_ALL: dict[str, type] = {"size": int, "checksum": str, NAME: str}
 
 
-def schema_of(header: Sequence[str], columns: OutputColumns) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+def schema_of(header: Sequence[str], columns: OutputColumns) -> Any:  # noqa: ANN401 - pyarrow is untyped
     """Return the Arrow schema of every shard of a dataset, with the features for Hugging Face's datasets."""
     import pyarrow as pa
 
@@ -52,19 +52,19 @@ def schema_of(header: Sequence[str], columns: OutputColumns) -> Any:  # noqa: AN
 
 
 class ParquetSink(ShardSink):
-    """Each output is a row: its content, and its row of the manifest."""
+    """A sink that makes each output a row: its content, and its row of the manifest."""
 
     suffix = ".parquet"
     needs_columns = True
     own_columns = (KEY, SOUND, FILE, OTHERS)
     table: OutputColumns | None = None
-    # whether the columns are decided, so that new outputs have them, too
+    # whether the columns are decided for new outputs, and not only those of older shards
     is_decided = False
     header: tuple[str, ...] = ()
 
     @property
     def types(self) -> Mapping[str, type]:
-        """Return the types that metadata must have: every shard has the same columns."""
+        """Return the types that metadata must have, since every shard has the same columns."""
         return self.table.types if self.table and self.is_decided else {}
 
     def with_columns(
@@ -75,7 +75,7 @@ class ParquetSink(ShardSink):
         return sink
 
     def check(self, row: Mapping[str, Scalar]) -> None:
-        """Refuse an output that no table can hold."""
+        """Refuse an output that is too large for Parquet, and any output if the columns are not decided."""
         if not self.is_decided:
             raise BadResult(
                 "the columns of the shards come from the first input that makes a file, and none "
@@ -90,15 +90,15 @@ class ParquetSink(ShardSink):
 
 
 class ParquetShard(NewShard):
-    """A table that is being written, row group after row group."""
+    """A table that is being written, one row group after another."""
 
     def __init__(self, path: str, name: str, sink: ParquetSink) -> None:  # noqa: ARG002 - the seam's signature
-        assert sink.table is not None  # noqa: S101 - else no sample is taken
+        assert sink.table is not None  # noqa: S101 - without columns, no sample gets here
         self._schema = schema_of(sink.header, sink.table)
         columns = {**dict.fromkeys(sink.header, str), **_OF_ALL, **sink.table.types}
         self._names = [KEY, "path", *columns, OTHERS]
         self._columns = columns
-        # only the manifest says where an output is: a shard may be moved or copied
+        # leave out the address of an output: a shard may be moved or copied, so only the manifest has it
         self._handled = {*columns, "output", OFFSET}
         self._rows = self._waiting = 0
         self._buffer = memoryview(bytearray(GROUP_BYTES))
@@ -109,8 +109,8 @@ class ParquetShard(NewShard):
             self._file = pa.OSFile(os.fsencode(path), "wb")
         self._writer: Any = None
 
-    def _open(self, content_bytes: int) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
-        """Begin the table, whose first row group has contents of so many bytes."""
+    def _open(self, content_bytes: int) -> Any:  # noqa: ANN401 - pyarrow is untyped
+        """Begin the table; the contents in its first row group have `content_bytes` bytes."""
         import pyarrow.parquet as pq
 
         content = self._schema.names[1]
@@ -130,7 +130,7 @@ class ParquetShard(NewShard):
 
     @property
     def size(self) -> int:
-        """Return the bytes that are written or waiting."""
+        """Return the number of bytes written or waiting."""
         return int(self._file.tell()) + self._ends[-1] + self._texts
 
     def add(self, sample: ShardSample) -> int:
@@ -190,10 +190,10 @@ class ParquetShard(NewShard):
         self._begin_group()
 
     def close(self) -> None:
-        """Write what waits, and the end of the file."""
+        """Write the rows that are waiting, and the end of the file."""
         self._write_group()
         with self._giving_up():
-            # a table without rows must be whole, too
+            # a table without rows must be complete, too
             self._writer = self._writer or self._open(0)
             self._writer.close()
             self._file.close()
@@ -205,7 +205,7 @@ class ParquetShard(NewShard):
 
     @contextlib.contextmanager
     def _giving_up(self) -> Iterator[None]:
-        """Write nothing more after an error, not even an end."""
+        """Write nothing more after an error, not even the end of the file."""
         try:
             with _plain_errors():
                 yield
@@ -220,7 +220,7 @@ class ParquetShard(NewShard):
 
 @contextlib.contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Raise the system errors of Arrow in the system's own words."""
+    """Raise system errors of Arrow with the message of the system."""
     try:
         yield
     except OSError as error:
@@ -228,7 +228,7 @@ def _plain_errors() -> Iterator[None]:
 
 
 def _fitting(value: Scalar, kind: type) -> Scalar:
-    """Return the value as its column has it; None if the column cannot hold it."""
+    """Return a value in the type of its column; None if the column cannot hold it."""
     if value is None or type(value) is kind:
         return None if type(value) is int and not _LEAST_INT <= value <= _MOST_INT else value
     if kind is str:

@@ -1,8 +1,8 @@
-"""Shards of any kind: samples in the order of their inputs, and a new shard where one is full.
+"""Shards of any kind: samples in the order of their inputs, and a new shard when one is full.
 
 group 7    input 112 | input 113 (failed) | input 114 | ...
 samples    112-0 112-1                      114-0
-shards     shard-000007.tar, and shard-000007-1.tar where that is full
+shards     shard-000007.tar, and shard-000007-1.tar if that gets full
 """
 
 import contextlib
@@ -31,13 +31,13 @@ from splitter.storage.layout import SHARDS
 from splitter.text.csv import Row
 from splitter.text.endings import ending_of
 
-# bytes of contents that wait in memory for their shard; more of them wait on disk
+# the number of bytes of contents that may wait in memory for their shard; more contents wait on disk
 MOST_IN_MEMORY = 128 << 20
 NAME, OFFSET = "output_name", "shard_offset"
-# where these stand in a row, counted from the column of the output
+# the positions of these columns in a row, counted from the column of the output
 NAME_AT, OFFSET_AT = map((*OUTPUT_COLUMNS, NAME, OFFSET).index, (NAME, OFFSET))
 _OURS_ALONE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-# memory of finished batches, for the next ones: new memory from the system costs more than a copy
+# memory of finished batches, reused by later ones: new memory from the system costs more than a copy
 _free: list[memoryview] = []
 _NO_SCRATCH = Scratch()
 _PLAIN_EXTENSION = re.compile(r"[a-z0-9_]{1,32}")
@@ -48,9 +48,9 @@ class ShardSample:
     """An output file on its way into a shard.
 
     Attributes:
-        key: What it is called there: by the number of its input, and its own.
-        member: Its content, called by the key and its kind in lower case.
-        row: Its row of the manifest, with typed values, except where it is in the shard.
+        key: Its name in the shard: the number of its input, and its own number.
+        member: Its content, named by the key and the extension in lower case.
+        row: Its row of the manifest, with typed values, without its address in the shard.
     """
 
     key: str
@@ -62,16 +62,16 @@ class NewShard(ABC):
     """A shard that is being written."""
 
     @abstractmethod
-    def __init__(self, path: str, name: str, sink: Any) -> None:  # noqa: ANN401 - the sink it is of
-        """Begin it; `name` is its path in the output folder."""
+    def __init__(self, path: str, name: str, sink: Any) -> None:  # noqa: ANN401 - each kind of shard has its own sink
+        """Begin the shard; `name` is its path in the output folder."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Return the bytes written so far."""
+        """Return the number of bytes written so far."""
 
     def takes(self, sample: ShardSample) -> int:
-        """Return the bytes that a sample will take, as far as known."""
+        """Return the number of bytes that a sample will take, as far as it is known."""
         return sample.member.size
 
     @abstractmethod
@@ -80,19 +80,19 @@ class NewShard(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Finish it."""
+        """Finish the shard."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Close the file, whose content does not matter."""
+        """Close the file of an unfinished shard, whose content does not matter."""
 
 
 class ShardSink(Sink):
-    """Output files in shards: a batch makes one, or several where one is not enough.
+    """A sink that puts output files into shards: one for each batch, or several if one is not enough.
 
     Attributes:
         shard: The class of its shards.
-        taken: Extensions that mean something else in a shard.
+        taken: Extensions that are reserved for other members of a sample.
     """
 
     divisible = False
@@ -120,7 +120,7 @@ class ShardSink(Sink):
 
 
 class ShardsWriter(SinkWriter):
-    """Writes samples in the order of their inputs, whatever order those are done in."""
+    """A writer that puts samples into shards in the order of their inputs, which may be done in any order."""
 
     def __init__(
         self, sink: ShardSink, storage: Storage, batch: str, stale: Collection[str], group: int
@@ -129,7 +129,7 @@ class ShardsWriter(SinkWriter):
         self._stale, self._group = stale, group
         self._staging = ""
         self._current: list[Member] = []
-        # by the rank of their input, each with the row to complete and its column of the output
+        # samples by the rank of their input, each with the row to complete and the index of its output column
         self._waiting: dict[int, list[tuple[ShardSample, Row, int]]] = {}
         self._memory = _free.pop() if _free else memoryview(mmap.mmap(-1, MOST_IN_MEMORY, flags=_OURS_ALONE))
         self._used = 0
@@ -147,7 +147,7 @@ class ShardsWriter(SinkWriter):
         return StoredOutput("", output.size, checksum)
 
     def _hold(self, name: str, content: Content, scratch: Scratch) -> tuple[Member, str]:
-        """Keep a content in memory while there is room, else on disk; return it and its checksum."""
+        """Hold a content in memory if there is room, otherwise on disk; return it and its checksum."""
         room = self._memory[self._used :]
         path = f"{self._folder()}/{name}"
         in_memory = False
@@ -155,7 +155,7 @@ class ShardsWriter(SinkWriter):
             size, checksum, in_memory = hold_content(room, path, content, scratch)
             if in_memory:
                 self._used += size
-                # a view is written as bytes are
+                # a view can be written like bytes
                 return Member(name, size, cast("bytes", room[:size])), checksum
             with open(path, "rb") as file:
                 return Member(name, size, self._put_away(file)), checksum
@@ -165,7 +165,7 @@ class ShardsWriter(SinkWriter):
                     os.unlink(path)
 
     def _put_away(self, source: IO[bytes]) -> FilePart:
-        """Keep a content on disk, in one file with all others."""
+        """Hold a content on disk, in the one file that all contents of the batch share."""
         with StorageError.naming(self._folder()):
             self._spool = self._spool or SharedFile.of((), self._folder())
             start = self._spooled
@@ -184,13 +184,13 @@ class ShardsWriter(SinkWriter):
         self._current = []
 
     def keep_input(self, owner: OutputOwner | None = None) -> None:
-        """Have the outputs of the current input wait for those before them."""
+        """Let the outputs of the current input wait until all inputs before it are written."""
         assert owner is not None  # noqa: S101 - the seam
         self._wait(owner, self._current)
         self._current = []
 
     def carry(self, owner: OutputOwner, contents: list[bytes]) -> None:
-        """Take over what an input has in an older shard that this batch replaces."""
+        """Take over the outputs of an input from an older shard, which this batch replaces."""
         rows = [row for row in owner.rows if row[owner.at + CHECKSUM_AT]]
         names = [row[owner.at + NAME_AT] for row in rows]
         pairs = zip(names, contents, strict=True)
@@ -209,7 +209,7 @@ class ShardsWriter(SinkWriter):
                 for number, (name, text) in enumerate(zip(names, row, strict=True))
             }
             if new:
-                # what an older shard has is kept, even if no such output would be made now
+                # an output from an older shard stays, even if it would be refused now
                 self._sink.check(typed)
             key = f"{owner.number}-{index:06d}"
             member = output._replace(name=f"{key}.{self._extension(output.name)}")
@@ -225,13 +225,13 @@ class ShardsWriter(SinkWriter):
     # -- into shards -----------------------------------------------------------------------------------------
 
     def advance(self, rank: int) -> None:
-        """Write what waited: all inputs of the group up to this rank are done, failed or skipped."""
+        """Write the waiting samples up to this rank: all inputs up to there are done, failed or skipped."""
         if self._sink.seed is None:
             for ready in sorted(one for one in self._waiting if one <= rank):
                 self._write(self._waiting.pop(ready))
 
     def finish(self) -> None:
-        """Write what is left, shuffled if asked for; now all names are known, and the rows complete."""
+        """Write the remaining samples, shuffled if there is a seed; then all names and rows are complete."""
         rest = [one for rank in sorted(self._waiting) for one in self._waiting[rank]]
         self._waiting.clear()
         seed = self._sink.seed
@@ -278,18 +278,18 @@ class ShardsWriter(SinkWriter):
             self._shard = None
 
     def close(self) -> None:
-        """Close a shard that was not finished."""
+        """Close a shard that was not finished, and leave the memory to the next batch."""
         if self._shard is not None:
             self._shard.discard()
         _free.append(self._memory)
 
-    # -- into place ------------------------------------------------------------------------------------------
+    # -- publishing ------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
         return self._names
 
     def moves(self) -> list[Move]:
-        """Return what `publish` moves, where to, and its size and checksum."""
+        """Return the shards that `publish` moves, with their final names, sizes and checksums."""
         staged = f"{self._storage.staging}/{self._batch}"
         return [Move(f"{staged}/{name}", name, *measure(f"{self._folder()}/{name}")) for name in self._names]
 
@@ -307,7 +307,7 @@ def _typed(kind: str, text: str) -> Scalar:
 
 
 def as_json(row: Mapping[str, Scalar]) -> bytes:
-    """Return values by name as JSON: null for a number that is not finite."""
+    """Return values by name as JSON; a number that is not finite becomes null."""
     plain = {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in row.items()

@@ -12,7 +12,7 @@ from splitter.storage.content import measure
 
 
 class VirtualSink(Sink):
-    """Each output is a row, with the names that loose files would have."""
+    """A sink that makes each output a row, named as a loose file would be."""
 
     columns = ((CUT, "str"), (SOURCE_SIZE, "int"), (SOURCE_CHECKSUM, "str"))
     makes_files = False
@@ -28,7 +28,7 @@ class VirtualSink(Sink):
 
 
 class VirtualWriter(SinkWriter):
-    """Notes how to cut each piece, and what the recording is that it is cut out of."""
+    """A writer that records how to cut each piece, and the size and checksum of its recording."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -49,11 +49,11 @@ class VirtualWriter(SinkWriter):
     def drop_input(self) -> None:
         self._path = ""
 
-    def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
+    def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - only for shards
         self._path = ""
 
     def names(self) -> list[str]:
-        """Return nothing: there will be no files."""
+        """Return no names: there will be no files."""
         return []
 
     def publish(self) -> None:

@@ -16,7 +16,7 @@ JSON = "json"
 
 
 class WebDatasetSink(ShardSink):
-    """Each output is a sample: its content, its row of the manifest as JSON, and the fields asked for."""
+    """A sink that makes each output a sample: its content, its manifest row as JSON, and --field members."""
 
     suffix = ".tar"
 
@@ -29,14 +29,14 @@ class WebDatasetSink(ShardSink):
         return {**super().options(), "field": self.fields}
 
     def check(self, row: Mapping[str, Scalar]) -> None:
-        """Refuse an output that lacks a column for a member."""
+        """Refuse an output that lacks the column of a --field member."""
         for name, column in self.fields.items():
             if column not in row:
                 raise BadResult(f"--field {name}={column}: is neither a column of the dataset nor metadata")
 
 
 class TarShard(NewShard):
-    """A tar archive; the members of a sample stand together."""
+    """A tar archive, in which the members of a sample are next to each other."""
 
     def __init__(self, path: str, name: str, sink: WebDatasetSink) -> None:
         self._file = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - until it is closed
@@ -49,7 +49,7 @@ class TarShard(NewShard):
         return self._archive.size
 
     def takes(self, sample: ShardSample) -> int:
-        """Return the bytes of its members, and of the end of the archive."""
+        """Return the number of bytes of its members, and of the end of the archive."""
         return sum(size_in_archive(member) for member in self._members(sample)) + len(END)
 
     def add(self, sample: ShardSample) -> int:
@@ -70,7 +70,7 @@ class TarShard(NewShard):
             contents = {JSON: as_json(row)}
             for name, column in self._fields.items():
                 if column not in row:
-                    # carried over from a shard that was made without it
+                    # the sample is from an older shard, which was made without this column
                     continue
                 text = "" if row[column] is None else str(row[column])
                 contents[name] = text.encode(ENCODING, ESCAPE)
@@ -84,7 +84,7 @@ class TarShard(NewShard):
 
     def discard(self) -> None:
         with contextlib.suppress(OSError):
-            # there may be no room for what is left in its buffer
+            # closing writes the rest of the buffer, for which there may be no room
             self._file.close()
 
 
