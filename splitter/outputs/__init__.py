@@ -1,9 +1,9 @@
-"""The outputs of a run, read back.
+"""Read back the outputs of a run.
 
-files       the files of an output folder, here or at a URL
+files       the files of an output folder, local or at a URL
 reader      the content of an output, from any sink
 pieces      virtual pieces, read from the original recordings
-tables      manifest.csv and errors.csv, row after row
+tables      manifest.csv and errors.csv, row by row
 frame       the manifest as a DataFrame
 stats       counts, hours and sizes, by any column
 opening     `splitter.open`

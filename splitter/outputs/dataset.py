@@ -1,4 +1,4 @@
-"""The outputs that `splitter.open` was asked for, and a map-style torch Dataset of them."""
+"""The outputs that `splitter.open` selects, and a map-style torch Dataset of them."""
 
 import os
 import re
@@ -53,7 +53,7 @@ class OutputSamples:
             )
         self._reader = OutputReader(folder)
         self._decode, self._content = decode, content
-        # columns as in pandas: small, shared after a fork, and quick to send
+        # keep the arrays of pandas, which are small, shared after a fork, and quick to send
         self._columns = {str(name): rows[name].array for name in rows.columns}
         self._count = len(rows)
         self._needed = self._reader.columns_of_address([*self._columns])
@@ -63,7 +63,7 @@ class OutputSamples:
         return self._count
 
     def column(self, name: str) -> Any:  # noqa: ANN401 - an array of pandas, or None
-        """Return a column of the rows."""
+        """Return a column of the rows; None if they do not have it."""
         return self._columns.get(name)
 
     def row(self, number: int) -> Sample:
@@ -71,7 +71,7 @@ class OutputSamples:
         return {name: _plain(column[number]) for name, column in self._columns.items()}
 
     def address(self, number: int) -> Address:
-        """Return the address of its content."""
+        """Return the address of an output's content."""
         return self._reader.address({name: self._columns[name][number] for name in self._needed})
 
     def sample(self, number: int) -> Sample:
@@ -83,7 +83,7 @@ class OutputSamples:
         return self._reader.read_in_order(map(self.address, numbers))
 
     def made(self, number: int, content: bytes) -> Sample:
-        """Return the sample of an output whose content is read."""
+        """Return the sample of an output, made from its row and its content."""
         row = self.row(number)
         if not isinstance(self._decode, bool):
             return {**row, self._content: self._decode(content, row)}
@@ -94,7 +94,7 @@ class OutputSamples:
 
 
 def _manifest(output: Any) -> tuple["pd.DataFrame", str]:  # noqa: ANN401 - whatever a caller gave
-    """Return the rows, and their folder."""
+    """Return the rows of a manifest, and its output folder."""
     import pandas as pd
 
     from splitter.outputs.frame import read_manifest
@@ -108,14 +108,14 @@ def _manifest(output: Any) -> tuple["pd.DataFrame", str]:  # noqa: ANN401 - what
 
 
 def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
-    """Return the rows that match an expression of pandas."""
+    """Return the rows that match a pandas expression."""
     import pandas as pd
 
     if where is None:
         return rows
     shown = f"splitter.open: where {where!r:.200}"
     try:
-        # it may raise anything, and knows only the columns
+        # pandas may raise anything; the expression knows only the columns
         holds: Any = rows.eval(where, engine="python", local_dict={}, global_dict={})
     except Exception as error:  # noqa: BLE001 - whatever pandas raises
         raise Refused(f"{shown}: {_why_not(error, [*map(str, rows.columns)])}") from None
@@ -131,7 +131,7 @@ def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
     return found
 
 
-# the most common mistake
+# advice about the most common mistake
 _TEXT = (
     "columns of the dataset list are text, so write label == '7', or label.astype('float') < 30 for a number"
 )
@@ -154,7 +154,7 @@ def _columns(names: Iterable[object]) -> str:
     return f"there is {show_names(named[:MOST_NAMED], len(named))}"
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - of an array of pandas
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of a pandas array
     """Return a plain Python value; a missing one is None."""
     if isinstance(value, np.generic):
         return value.item()

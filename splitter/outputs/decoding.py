@@ -1,4 +1,4 @@
-"""The content of an output decoded: sound as a tensor, images, text."""
+"""Decode the content of an output: sound to a tensor, images, text."""
 
 import io
 from typing import Any, cast
@@ -14,7 +14,7 @@ REMEDY = "open it with decode=False, or with your own decode function"
 
 
 def decoded(output: str, content: bytes) -> tuple[Any, int | None]:
-    """Return the content, and for sound its sample rate; unknown types stay bytes."""
+    """Return the decoded content and, for sound, its sample rate; unknown types stay bytes."""
     kind = output.rpartition(".")[2].lower()
     try:
         if kind in READABLE:
@@ -35,7 +35,7 @@ def _sound(content: bytes) -> tuple[Any, int]:
     return torch.from_numpy(frames.T.copy()), cast("int", rate)
 
 
-def _image(content: bytes) -> Any:  # noqa: ANN401 - of Pillow, if it is there
+def _image(content: bytes) -> Any:  # noqa: ANN401 - an image of Pillow, if that is installed
     try:
         from PIL import Image
     except ImportError:

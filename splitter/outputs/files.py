@@ -1,4 +1,4 @@
-"""The files of an output folder, here or at a URL."""
+"""The files of an output folder, local or at a URL."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from splitter.inputs.locations import look_at
 from splitter.storage.tree import InTheWay, Tree, is_mostly_nothing
 from splitter.text.urls import is_url, without_scheme, without_secrets
 
-# in a store: bytes to read at a time, and bytes to read in vain between two outputs
+# in a store: how many bytes to read at a time, and the largest gap between two outputs that is read, too
 READ_AHEAD, GAP = 16 << 20, 1 << 16
 
 
@@ -43,7 +43,7 @@ def _together(parts: Sequence[ByteRange]) -> list[list[ByteRange]]:
 
 
 def files_at(folder: str) -> "Files":
-    """Return the files of an output folder, or at a URL, with a client for this process only."""
+    """Return the files of an output folder, local or at a URL; another process cannot use them."""
     return RemoteFiles(folder) if is_url(folder) else LocalFiles(folder)
 
 
@@ -51,7 +51,7 @@ class Files(ABC):
     """The files of an output folder, by name.
 
     Attributes:
-        folder: Its location for any process: an absolute path, or a URL.
+        folder: Its location, which is valid in any process: an absolute path, or a URL.
     """
 
     folder: str
@@ -60,8 +60,8 @@ class Files(ABC):
     def exists(self, name: str) -> bool:
         """Return whether a file or a folder of that name exists."""
 
-    def refuse_nowhere(self) -> None:  # noqa: B027 - of most places there is nothing to say
-        """Refuse a missing bucket, after a file was not found."""
+    def refuse_nowhere(self) -> None:  # noqa: B027 - only stores have buckets
+        """Refuse a missing bucket; to be called after a file was not found."""
 
     @abstractmethod
     def location(self, name: str) -> str:
@@ -69,10 +69,10 @@ class Files(ABC):
 
     @abstractmethod
     def read(self, name: str, *, gaps: bool = False) -> bytes:
-        """Return a whole file; pass `gaps` if its size is known."""
+        """Return a whole file; pass `gaps` if its size is known, so that holes cannot make it too large."""
 
     def size(self, name: str) -> int | None:  # noqa: ARG002 - elsewhere it would be a request
-        """Return the size of a file, if it is known before reading."""
+        """Return the size of a file; None if it is not known before reading."""
         return None
 
     @abstractmethod
@@ -85,17 +85,17 @@ class Files(ABC):
 
     @abstractmethod
     def ranges(self, name: str) -> ReadRange:
-        """Open a file; return a function, which threads may share, that reads ranges of it."""
+        """Open a file; return a function that reads ranges of it, which threads may share."""
 
 
 class LocalFiles(Files):
     """The files in a folder on this machine."""
 
     def __init__(self, folder: str) -> None:
-        """Keep the folder, even if the process changes its working folder; links in it are not followed."""
+        """Remember the absolute path, since the working folder may change; follow no links in the folder."""
         self.folder = os.path.abspath(os.path.expanduser(without_scheme(folder)))
         self._tree = Tree(self.folder)
-        # a file that the user named is read as it is
+        # the file that the user named, which may also be a link
         self.named = ""
 
     def location(self, name: str) -> str:
@@ -124,7 +124,7 @@ class LocalFiles(Files):
         return None
 
     def open(self, name: str, *, gaps: bool = True) -> BinaryIO:
-        """Open a plain file; anything else could block."""
+        """Open a plain file; refuse anything else, which could block."""
         file = self._open(name)
         if not gaps and is_mostly_nothing(file.fileno()):
             file.close()
@@ -156,7 +156,7 @@ class LocalFiles(Files):
             )
         return StorageError(f"cannot read {self.location(name)}: {reason}")
 
-    def table(self, name: str) -> Any:  # noqa: ANN401 - of Arrow
+    def table(self, name: str) -> Any:  # noqa: ANN401 - a file of Arrow
         import pyarrow as pa
 
         self.open(name).close()
@@ -168,7 +168,7 @@ class LocalFiles(Files):
 
         def read(start: int, size: int) -> bytes:
             try:
-                # memory is allocated before reading
+                # do not ask for more than there is: memory for all of it is allocated before reading
                 size = max(0, min(size, os.fstat(descriptor).st_size - start))
                 content = os.pread(descriptor, size, start)
                 # a system call reads at most two gigabytes
@@ -194,36 +194,36 @@ class RemoteFiles(Files):
         self.folder = folder.rstrip("/")
         self._client, self._root = client(self.folder)
         self._shown = without_secrets(self.folder)
-        # other stores take names as they are
+        # only HTTP needs quoted names
         self._quoted = folder.lower().startswith(("http:", "https:"))
 
     def location(self, name: str) -> str:
         return f"{self._shown}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Return whether it exists; for a folder, whether it has any content."""
+        """Return whether a file exists; for a folder, whether it contains anything."""
         return self._asked(name, self._client.exists)
 
     def refuse_nowhere(self) -> None:
-        """Check the bucket, because most clients report objects in a missing one as missing."""
+        """Refuse a missing bucket, because most clients only say that the object is missing."""
         from splitter.stores.faults import code_of
         from splitter.stores.objects import NO_BUCKET, NO_SUCH_BUCKET, objects_at
 
         try:
             if self.folder.startswith(("s3:", "s3a:")):
                 objects_at(self.folder).any_name()
-        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        except Exception as error:  # noqa: BLE001 - clients of stores may raise anything
             if code_of(error) == NO_SUCH_BUCKET:
                 raise Refused(f"{self._shown}: {NO_BUCKET}") from None
 
-    def read(self, name: str, *, gaps: bool = False) -> bytes:  # noqa: ARG002 - an object has none
+    def read(self, name: str, *, gaps: bool = False) -> bytes:  # noqa: ARG002 - an object has no gaps
         return self.part(name, None, None)
 
     def part(self, name: str, start: int | None, end: int | None) -> bytes:
-        """Return some bytes of an object, in one request."""
+        """Return the bytes of an object from `start` to `end`, in one request."""
         return self._asked(name, self._client.cat_file, start=start, end=end)
 
-    def open(self, name: str, *, gaps: bool = True) -> BinaryIO:  # noqa: ARG002 - an object has none
+    def open(self, name: str, *, gaps: bool = True) -> BinaryIO:  # noqa: ARG002 - an object has no gaps
         """Open a seekable object."""
         from splitter.stores.files import open_remote
 
@@ -239,7 +239,7 @@ class RemoteFiles(Files):
         starts, ends = [group[0].start for group in groups], [group[-1].end for group in groups]
         try:
             found = with_retries(self._client.cat_ranges, paths, starts, ends, on_error="raise")
-        except Exception as error:  # the client of a store raises what it likes
+        except Exception as error:  # clients of stores may raise anything
             raise self._fault(parts[0].name, error) from error
         return [
             content[part.start - group[0].start : part.end - group[0].start]
@@ -250,12 +250,12 @@ class RemoteFiles(Files):
     def _path(self, name: str) -> str:
         return f"{self._root}/{quote(name) if self._quoted else name}"
 
-    def _asked(self, name: str, call: Callable[..., Any], **how: Any) -> Any:  # noqa: ANN401 - as the client
+    def _asked(self, name: str, call: Callable[..., Any], **how: Any) -> Any:  # noqa: ANN401 - what the client returns
         from splitter.stores.retries import with_retries
 
         try:
             return with_retries(call, self._path(name), **how)
-        except Exception as error:  # the client of a store raises what it likes
+        except Exception as error:  # clients of stores may raise anything
             raise self._fault(name, error) from error
 
     def _fault(self, name: str, error: Exception) -> StorageError:
@@ -263,7 +263,7 @@ class RemoteFiles(Files):
 
         return StorageError(f"cannot read {self.location(name)}: {reason(error)}")
 
-    def table(self, name: str) -> Any:  # noqa: ANN401 - of fsspec
+    def table(self, name: str) -> Any:  # noqa: ANN401 - a file of fsspec
         return self.open(name)
 
     def ranges(self, name: str) -> ReadRange:

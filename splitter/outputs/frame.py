@@ -26,7 +26,7 @@ class Manifest(pd.DataFrame):
 
     Attributes:
         failed: The rows of errors.csv.
-        summary: The numbers of the run, if it comes from one.
+        summary: The numbers of the run, if a run has just made the manifest.
     """
 
     # a list, because otherwise it cannot be unpickled
@@ -79,7 +79,7 @@ def without_left_out(manifest: Manifest, column: str) -> Manifest:
 
 
 def no_manifest(summary: "Summary") -> Manifest:
-    """Return the empty manifest of a part: the manifest comes when all parts are done."""
+    """Return an empty manifest for a part of a run; the manifest is written when all parts are done."""
     manifest: Manifest = Manifest(_frame(MANIFEST, [*OUTPUT_COLUMNS], [], {"size": "int"}))
     manifest.failed = _no_failures([])
     manifest.summary = summary
@@ -121,7 +121,7 @@ def _frame(path: str, header: Row, rows: Sequence[Row], types: Mapping[str, str]
 
 
 def _all_bare(texts: Iterable[str], bare: Collection[str]) -> bool:
-    """Return whether all whole floats of a column are written without a point and with few enough digits."""
+    """Return whether every whole number in a float column has no point, and survives a round trip."""
     others = (float(text) for text in texts if text and text not in bare)
     return all(f"{float(text):.0f}" == text for text in bare) and not any(map(float.is_integer, others))
 
@@ -136,7 +136,7 @@ def _column(texts: tuple[str, ...], kind: str, where: str) -> "pd.Series[Any]":
     missing = None in values
     for dtype in dtypes[missing:] if dtypes else ("str",):
         try:
-            # it tries floats first, and warns of values that these cannot hold
+            # pandas tries floats first, and warns about values that they cannot hold
             with np.errstate(invalid="ignore"):
                 return pd.Series(values, dtype=dtype)
         except (OverflowError, UnicodeEncodeError, TypeError):
@@ -154,7 +154,7 @@ def _converts(convert: Callable[[str], Any], text: str) -> bool:
 
 
 def _truth(text: str) -> bool:
-    # spreadsheets write it in capitals
+    # spreadsheets write TRUE and FALSE
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
     return text.lower() == "true"

@@ -1,7 +1,7 @@
 """`splitter.open`: the outputs of a run as a torch Dataset, from any sink.
 
-manifest ── rows with an output ── Samples ┬── OutputDataset   any of them, by index
-                                           └── OutputStream    all of them, shard after shard
+manifest ── rows with an output ── OutputSamples ┬── OutputDataset   any of them, by index
+                                                 └── OutputStream    all of them, shard by shard
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BUFFER = 1000
 
 
-def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
+def open(  # noqa: A001, PLR0913 - splitter.open, one function for both
     output: "str | os.PathLike[str] | pd.DataFrame",
     *,
     where: str | None = None,
@@ -38,14 +38,14 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
         output: An output folder, a URL, or rows of a manifest.
         where: The rows to take, in the syntax of pandas' `query`, such as "split == 'train' and size > 1000".
         all_rows: Also take outputs that `--keep` left out.
-        decode: Sound becomes a tensor [channels, frames] with its `sample_rate`, images become Pillow's,
-            text becomes str, and the rest stays bytes. False: bytes. Or a function of the bytes and the row.
+        decode: Sound becomes a tensor [channels, frames] with its `sample_rate`, images become Pillow images,
+            text becomes str, and the rest stays bytes. False: all stay bytes. Or a function of bytes and row.
         content: The key of the content in the dict.
         streaming: Return an IterableDataset that reads shards in sequence, not one with a length and indices.
         shuffle: Shuffle a stream: the order of shards, and samples within a buffer.
         buffer: Number of samples in the buffer.
         seed: Seed of the shuffle.
-        rank: The part of a stream to read, of `world_size`. Default: from torch.distributed.
+        rank: Which part of a stream to read, from 0 to `world_size` - 1. Default: from torch.distributed.
         world_size: Number of parts.
     """
     samples = OutputSamples(output, where, decode, content, all_rows=all_rows)

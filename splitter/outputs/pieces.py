@@ -14,34 +14,34 @@ from splitter.storage.layout import Layout
 
 
 def is_virtual(row: Mapping[str, Any]) -> bool:
-    """Return whether a row of the manifest names an output that is no file: one whose size nobody knows."""
+    """Return whether a row of the manifest is a virtual piece: it says how to cut it, and has no size."""
     size, cut = row.get("size"), row.get(CUT)
-    # missing numbers differ from themselves in pandas, or are no numbers
+    # pandas has several values for a missing number, and none of them has only digits
     return isinstance(cut, str) and cut != "" and not str(size).isdecimal()
 
 
 def have_virtual(columns: Iterable[str]) -> bool:
-    """Return whether rows with these columns may be virtual."""
+    """Return whether rows with these columns may be virtual pieces."""
     return {CUT, SOURCE_SIZE, SOURCE_CHECKSUM} <= {*columns}
 
 
 def piece_address(row: Mapping[str, Any], column: str) -> PieceAddress:
-    """Return the address of the piece in a row; a KeyError, TypeError or ValueError says that it has none."""
+    """Return the address of the piece in a row; raise KeyError, TypeError or ValueError if it has none."""
     return PieceAddress(str(row[column]), str(row[CUT]), int(row[SOURCE_SIZE]), str(row[SOURCE_CHECKSUM]))
 
 
 class PieceReader:
-    """Reads the virtual pieces of one output folder."""
+    """A reader of the virtual pieces of one output folder."""
 
     def __init__(self, files: Files) -> None:
-        """Read nothing before the first piece is asked for."""
+        """Open nothing before the first piece is read."""
         self._files = files
         self._list: ListDescription | None = None
         self._cutter: PieceCutter | None = None
 
     @property
     def column(self) -> str:
-        """Return which column names the recordings."""
+        """Return the name of the column that holds the recordings."""
         return self._described().column
 
     def address(self, row: Mapping[str, Any]) -> PieceAddress:
@@ -55,7 +55,7 @@ class PieceReader:
             ) from None
 
     def read(self, piece: PieceAddress) -> bytes:
-        """Return the content of a piece, which is cut now."""
+        """Cut a piece out of its recording; return its content."""
         if self._cutter is None:
             self._cutter = PieceCutter(Layout(self._described().root), since=self._noted_at())
         try:
@@ -78,9 +78,10 @@ class PieceReader:
         return self._list
 
     def _noted_at(self) -> int:
-        """Return since when a recording may have changed: the run begins by noting how it works, here.
+        """Return when the run began, in nanoseconds: a recording not touched since then has not changed.
 
-        A copy of the folder is younger, so the run says at its end when that was.
+        The run writes run.json when it begins. In a copy of the folder, that file is newer, so the run also
+        notes the time in last_run.json when it ends. Return 0 if the time is unknown, which trusts nothing.
         """
         if not isinstance(self._files, LocalFiles):
             return 0

@@ -1,4 +1,4 @@
-"""Output files read back from any sink, in a folder or at a URL.
+"""Read back output files from any sink, in a folder or at a URL.
 
 The column `output` of a manifest, and what it refers to:
 
@@ -33,11 +33,11 @@ from splitter.text.urls import is_url, without_scheme
 # the columns of a shard's table that may hold contents
 CONTENTS = ("audio", "file")
 FOLDER = "splitter output folder"
-# a table keeps a row group in memory
+# the number of shards that stay open; fewer tables, since each keeps a row group in memory
 MOST_OPEN = {".tar": 16, ".parquet": 4}
 MOST_AT_ONCE = 64
 MOST_FOLDERS = 4
-# of the rows of a table
+# the number of keys of a table to read at a time
 MOST_KEYS = 1024
 READ_ANEW = "if the outputs were redone, read the manifest again; if not, restore the file"
 
@@ -47,7 +47,7 @@ def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes
 
     Args:
         row: A row of `splitter.read_manifest`: a Series, a namedtuple of `itertuples`, or a dict.
-        output: The output folder. A Series taken from the manifest itself knows it.
+        output: The output folder. Not needed for a Series from the manifest itself, which knows it.
     """
     values = _values(row)
     attributes = getattr(row, "attrs", None)
@@ -68,7 +68,7 @@ def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller 
     values = row._asdict() if isinstance(row, tuple) and hasattr(row, "_asdict") else row
     if isinstance(values, Mapping):
         return values
-    # a Series; a table would map each key to a column name
+    # a Series; the to_dict of a DataFrame returns columns instead
     if getattr(values, "ndim", None) == 1 and hasattr(values, "to_dict"):
         return values.to_dict()
     kind = type(row).__name__
@@ -76,7 +76,7 @@ def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller 
 
 
 def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any library, or text, or missing
-    """Return the integer in a cell of a manifest."""
+    """Return the integer in a cell of a manifest; None if it has none."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -84,12 +84,12 @@ def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any libra
 
 
 def offset_of(output: str, value: Any) -> int | None:  # noqa: ANN401 - as above
-    """Return a cell of `shard_offset`; for a loose file, this is a label or metadata of that name."""
+    """Return a cell of `shard_offset`; None for a loose file, for which that is a label or metadata."""
     return number_of(value) if shard_of(output)[0] else None
 
 
 class Address(NamedTuple):
-    """The address of an output, from its row of the manifest; only the location is required."""
+    """The address of an output, from its row of the manifest; only `output` is required."""
 
     output: str
     size: int | None = None
@@ -104,7 +104,7 @@ def _reader(folder: str) -> "OutputReader":
 
 
 class OutputReader:
-    """A reader of the outputs of one folder; in each process it keeps the shards open that it used last."""
+    """A reader of the outputs of one folder; in each process, the shards that it opened last stay open."""
 
     def __init__(self, folder: str | os.PathLike[str], remedy: str = READ_ANEW) -> None:
         """Open nothing before the first output is read; messages about damage end with `remedy`."""
@@ -130,7 +130,7 @@ class OutputReader:
         return Address(name, size, checksum if isinstance(checksum, str) else "", offset)
 
     def columns_of_address(self, columns: Sequence[str]) -> list[str]:
-        """Return which columns of a manifest `address` needs."""
+        """Return the columns of a manifest that `address` needs."""
         needed = ["output", "size", "checksum", "shard_offset"]
         if have_virtual(columns):
             self._be_here()
@@ -146,7 +146,7 @@ class OutputReader:
         if not shard:
             there = self._files.size(name)
             if None not in (there, wanted.size) and there != wanted.size:
-                # before memory is allocated for it
+                # check this before memory is allocated for the content
                 raise self._differs(wanted, self._of_size(there, wanted.size))
             return self._as_stated(wanted, self._files.read(name, gaps=wanted.size is not None))
         known = self._shards.get(shard)
@@ -159,7 +159,7 @@ class OutputReader:
         return self._as_stated(wanted, self._opened(shard).read(name, wanted.size, wanted.shard_offset))
 
     def read_in_order(self, many: Iterable[Address]) -> Iterator[bytes]:
-        """Yield the contents of many outputs; neighbouring ones in a store take one request."""
+        """Yield the contents of many outputs; in a store, one request reads those next to each other."""
         self._be_here()
         for some in _portions(many):
             parts = [_part_of(wanted) for wanted in some]
@@ -176,7 +176,7 @@ class OutputReader:
         return self._files.location(output)
 
     def _be_here(self) -> None:
-        """Drop open files and clients of stores, which are useless after a fork."""
+        """Replace open files and clients of stores after a fork, which makes them useless."""
         if self._process != os.getpid():
             self._shards = {}
             self._files = files_at(self.folder)
@@ -223,7 +223,7 @@ def _portions(many: Iterable[Address]) -> Iterator[list[Address]]:
 
 
 def _part_of(wanted: Address) -> ByteRange | None:
-    """Return the range of bytes of an output; None if only its shard can tell."""
+    """Return the byte range of an output; None if the manifest does not tell it."""
     shard, name = shard_of(_checked(wanted.output))
     if not wanted.size or (shard and not shard.endswith(".tar")):
         return None
@@ -303,7 +303,7 @@ class ParquetShardReader(_OpenShard):
             location = self._files.location(self._shard)
             raise StorageError(f"{location}: cannot be read: {' '.join(str(error).split())}") from error
 
-    def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - the seam's signature
         import pyarrow as pa
 
         row = self._row_of(name) if offset is None else offset

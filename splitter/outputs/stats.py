@@ -79,7 +79,7 @@ class OutputTally:
 
     @property
     def share_of_recordings(self) -> str:
-        """How much of the recordings is in the outputs, as text."""
+        """The share of the recordings that is in the outputs, as text."""
         return f"{self.seconds / self.recorded:.1%}" if self.recorded else "-"
 
     def to_json(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Stats:
         return json.dumps(content)
 
     def lines(self, by: str | None, width: int = 80) -> list[str]:
-        """Return a table as lines of a width, the largest first."""
+        """Return a table as lines that fit into `width`, values with the most outputs first."""
         length = (
             ["recorded"] * self.has_recordings + ["length"] * self.has_sound + ["kept"] * self.has_recordings
         )
@@ -158,7 +158,7 @@ class Stats:
 
 
 def shown(value: str) -> str:
-    """Return a value for a table."""
+    """Return a value as a table shows it: on one line, and shortened if it is long."""
     return shortened(one_line(value) or '""', LONGEST_NAME)
 
 
@@ -178,7 +178,7 @@ class ManifestRows:
         self.sound = SoundColumns(self.header)
 
     def __iter__(self) -> Iterator[Row]:
-        """Return an iterator over the rows."""
+        """Yield the rows; without output and size if `--keep` left them out."""
         if self._kept is None:
             yield from self._rows
             return
@@ -205,11 +205,11 @@ class SoundColumns:
     Attributes:
         has_sound: Whether rows give the length of outputs.
         has_recordings: Whether they also give the length of the recordings that outputs were cut from.
-        seconds_of: Returns the length of the output in a row.
+        seconds_of: A function that returns the length of the output in a row.
     """
 
     def __init__(self, header: Row) -> None:
-        """Find them."""
+        """Find the columns in a header."""
         self.seconds_of, self.has_sound = _length(header)
         self._recorded = header.index(RECORDED) if self.has_sound and RECORDED in header else None
         self.has_recordings = self._recorded is not None
@@ -230,7 +230,7 @@ def path_column(files: Files, header: Row) -> str:
 
 
 def _length(header: Row) -> tuple[Callable[[Row], float], bool]:
-    """Return the length in seconds of the output in a row."""
+    """Return a function that gives the seconds of the output in a row, and whether any column says them."""
     if {*_FRAMES} <= {*header}:
         frames, rate = map(header.index, _FRAMES)
         return lambda row: _number(row[frames]) / (_number(row[rate]) or 1.0), True
@@ -271,7 +271,7 @@ def _listed(rows: ManifestRows) -> int:
     if not _is_grouped(rows.files):
         return sum(1 for _ in listed)
     at = header.index(path_column(rows.files, header))
-    # numbers take less memory than a million names
+    # hashes take less memory than a million names
     return len({hash(row[at]) for row in listed})
 
 
@@ -309,7 +309,7 @@ def split_lines(folder: str, rule: SplitRule, label: str | None, *, stays: bool 
     at = None if label is None else column_index(rows.header, label, "--label")
     output = rows.header.index("output")
     tallies: dict[str, OutputTally] = {name: OutputTally() for name in names}
-    # outputs of each group; numbers take less memory than a million names
+    # outputs of each group, by its hash, which takes less memory than a million names
     groups: dict[str, Counter[int]] = {name: Counter() for name in names}
     classes: Counter[tuple[str, str]] = Counter()
     waiting: set[int] = set()
@@ -337,7 +337,7 @@ def split_lines(folder: str, rule: SplitRule, label: str | None, *, stays: bool 
 def _far_from(
     rule: SplitRule, tallies: Mapping[str, OutputTally], groups: Sequence[int], *, stays: bool
 ) -> list[str]:
-    """Return a line if the shares differ from the requested ones, with the reason."""
+    """Return a line that says why shares are far from the requested ones; none if they are close."""
     outputs = sum(tally.outputs for tally in tallies.values())
     asked = {name: fraction for name, fraction in rule.fractions if fraction}
     far = [
@@ -354,7 +354,7 @@ def _far_from(
 
 
 def _why_far(by: str, groups: Sequence[int], outputs: int) -> str:
-    """Return why groups allow no other shares: there are few, or one is large."""
+    """Return why the groups do not allow the requested shares: there are few, or one is large."""
     count = (
         show_count(len(groups), by) if by.isalpha() else f"{show_count(len(groups), 'group')} by {shown(by)}"
     )
@@ -377,7 +377,7 @@ def _split_rows(
 
 
 def _class_rows(classes: Counter[tuple[str, str]], names: Sequence[str], label: str) -> list[list[str]]:
-    """Return for each class its share of each split, the largest first."""
+    """Return the share of each class in each split, the largest classes first."""
     totals: Counter[str] = Counter()
     of_split: Counter[str] = Counter()
     for (one, name), count in classes.items():

@@ -1,11 +1,11 @@
-"""`splitter.open(..., streaming=True)`: every output once, shard after shard, over all readers together.
+"""`splitter.open(..., streaming=True)`: all readers together read every output once, shard by shard.
 
     the shards, maybe shuffled         |---- 0 ----|-- 1 --|------ 2 ------|--- 3 ---|
     divided by samples, not by shards  |=== rank 0 ========|=== rank 1 =============|
     and a rank's part by its workers   |- worker 0 -|- worker 1 -| ...
 
-Each reads its part of the sequence of shards from beginning to end; to shuffle, it reads from several
-shards at a time into a buffer.
+Each reader reads its part of the sequence of shards from beginning to end; to shuffle, it reads from
+several shards at a time into a buffer.
 """
 
 import random
@@ -27,7 +27,7 @@ FILES_TOGETHER = 256
 
 
 class ReaderRank(NamedTuple):
-    """The rank of this reader among those that read together."""
+    """The rank of this reader among all readers of a stream."""
 
     rank: int
     world_size: int
@@ -51,7 +51,7 @@ class ReaderRank(NamedTuple):
         return None
 
     def part(self, start: int, stop: int) -> tuple[int, int]:
-        """Return its part of a range; the parts cover the range and differ by at most one."""
+        """Return this rank's part of a range; the parts cover it, and differ by at most one."""
         length = stop - start
         return start + length * self.rank // self.world_size, start + length * (
             self.rank + 1
@@ -85,7 +85,7 @@ class OutputStream(IterableDataset[Sample]):
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield the samples of this reader."""
-        chance = random.Random(f"{self._seed} {int(self._epoch)}")  # noqa: S311 - the same for all who read together
+        chance = random.Random(f"{self._seed} {int(self._epoch)}")  # noqa: S311 - the same for all readers
         shards = list(np.split(self._order, self._ends[:-1])) if len(self._order) else []
         if self._shuffle:
             chance.shuffle(shards)
@@ -111,7 +111,7 @@ class OutputStream(IterableDataset[Sample]):
         return zip(numbers, self._samples.contents(numbers), strict=True)
 
     def _mixed(self, pieces: list[np.ndarray], chance: random.Random) -> Iterator[Sample]:
-        """Yield samples of a few shards at a time, in random order from a buffer."""
+        """Read from a few shards at a time into a buffer; yield samples from it in random order."""
         pieces.reverse()
         lanes = [self._read(pieces.pop()) for _ in range(min(LANES, len(pieces)))]
         held: list[tuple[int, bytes]] = []

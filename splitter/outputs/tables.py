@@ -1,6 +1,6 @@
-"""The tables of a run read back, row by row, from its folder or a URL.
+"""Read back the tables of a run, row by row, from its folder or a URL.
 
-They may have been edited, truncated or replaced.
+Tables may have been edited, truncated or replaced.
 """
 
 import io
@@ -29,9 +29,9 @@ class ManifestLocation:
     """The location of a manifest.
 
     Attributes:
-        files: The folder it is in.
+        files: The files of the folder that it is in.
         name: Its name there.
-        is_home: Whether that is the output folder, as far as can be told.
+        is_home: Whether that folder is the output folder of the run, as far as can be seen.
     """
 
     files: Files
@@ -40,7 +40,7 @@ class ManifestLocation:
 
 
 def location_of(path: str | os.PathLike[str], who: str) -> ManifestLocation:
-    """Return the manifest of an output folder, or a named file."""
+    """Return the location of a manifest, given its output folder or its path; errors begin with `who`."""
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -76,13 +76,13 @@ def _folder_and_file(text: str) -> tuple[str, str]:
 def schema_of(files: Files) -> tuple[dict[str, str], list[str]]:
     """Return the types of metadata, and the columns of the dataset."""
     if not files.exists(SCHEMA.name):
-        # a manifest copied away from its folder: all text, except what is always a number
+        # a manifest copied away from its folder: all columns are text, except one that is always a number
         return {"size": "int"}, []
     try:
         content = json_of(files.read(SCHEMA.name))
         types, columns = content["types"], content["columns"]
         if not all(isinstance(one, str) for one in (*types, *types.values(), *columns)):
-            raise ValueError("its types are wrong")  # noqa: TRY301 - as of what is no JSON
+            raise ValueError("its types are wrong")  # noqa: TRY301 - reported like bad JSON
     except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
         path = files.location(SCHEMA.name)
         raise Refused(f"{path}: cannot be read ({error}); run again with the same output folder") from None
@@ -108,7 +108,7 @@ def open_table(
     rows = _rows(files, name, path)
     header = next(rows, [])
     if header and header[0] not in columns:
-        # spreadsheets mark a file as UTF-8
+        # spreadsheets begin a UTF-8 file with a byte order mark
         header[0] = header[0].removeprefix("\ufeff")
     _check_header(path, header, needed)
     return header, rows
@@ -155,7 +155,7 @@ def _check_header(path: str, header: Row, needed: Sequence[str]) -> None:
 
 
 def column_index(header: Row, column: str, option: str) -> int:
-    """Return the index of a column of a manifest; refuse an unknown one, which an option names."""
+    """Return the index of a manifest column that an option names; refuse an unknown one."""
     if column not in header:
         hint = nearest(column, list(header)) or f"; it has {', '.join(header)}"
         raise Refused(f"{option} {column}: the manifest has no such column{hint}")
@@ -163,7 +163,7 @@ def column_index(header: Row, column: str, option: str) -> int:
 
 
 def keep_column(files: Files, header: Sequence[str]) -> int | None:
-    """Return which column says what `--keep` has kept; None if none does."""
+    """Return the index of the column that says what `--keep` has kept; None if there is no such column."""
     if COLUMN not in header or not files.exists(SCHEMA.name):
         return None
     return header.index(COLUMN) if json_of(files.read(SCHEMA.name)).get("rule") == COLUMN else None
