@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# what they assert is shown as in a test
+# show failed assertions in these modules as in tests
 pytest.register_assert_rewrite(
     "crashes",
     "doors",
@@ -26,7 +26,7 @@ from object_store import faulty_s3, recorded_s3, s3, s3_server  # noqa: E402, F4
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder whose name has a space, a quote and a letter that is not ASCII."""
+    """Make an empty folder whose name has a space, a quote and a letter that is not ASCII."""
     path = tmp_path / "it's a naïve folder"
     path.mkdir()
     return path
@@ -34,14 +34,14 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def words(folder: Path) -> Path:
-    """The list of the word example, its four files beside it in inputs/."""
+    """Write the list of the word example, and its four files in inputs/ beside it; return the list."""
     write_files(folder / "inputs", WORDS)
     return write_list(folder / "dataset.csv", [["input"], *([name] for name in WORDS)])
 
 
 @pytest.fixture(scope="session")
 def launcher_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LauncherProcess]:
-    """The process that runs are forked from."""
+    """Start the process that forks runs."""
     process = LauncherProcess(tmp_path_factory.mktemp("launcher"))
     yield process
     process.close()
@@ -49,7 +49,7 @@ def launcher_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launc
 
 @pytest.fixture
 def launcher(launcher_process: LauncherProcess, folder: Path) -> Iterator[Launcher]:
-    """Starts runs in real processes of their own; what a test leaves running is ended."""
+    """Yield a launcher of runs in real processes; then end those that the test has left running."""
     launcher = Launcher(launcher_process, folder)
     yield launcher
     launcher.end()
@@ -57,7 +57,7 @@ def launcher(launcher_process: LauncherProcess, folder: Path) -> Iterator[Launch
 
 @pytest.fixture
 def chance() -> random.Random:
-    """Random moments; set SPLITTER_TEST_SEED to the printed number to have the same again."""
+    """Return a random generator; set SPLITTER_TEST_SEED to the printed number to repeat a test."""
     seed = int(os.environ.get("SPLITTER_TEST_SEED") or random.SystemRandom().randrange(2**32))
     print(f"SPLITTER_TEST_SEED={seed}")  # noqa: T201 - pytest shows it when the test fails
     return random.Random(seed)
@@ -65,5 +65,5 @@ def chance() -> random.Random:
 
 @pytest.fixture(autouse=True)
 def own_places_to_import_from(monkeypatch):
-    """A recipe's folder is looked into by the test that named it, and by no later one."""
+    """Restore sys.path after each test, so that no later test imports from the folder of its recipe."""
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def write(folder: Path) -> Callable[..., Path]:
-    """Writes an annotation file into the folder with the odd name."""
+    """Return a function that writes an annotation file into `folder`."""
 
     def write(name: str, text: str | bytes) -> Path:
         path = folder / name

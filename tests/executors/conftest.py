@@ -1,4 +1,4 @@
-"""Fixtures for what runs on Ray."""
+"""Fixtures for tests on Ray."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ SECONDS_TO_END = 10
 
 @pytest.fixture(scope="session")
 def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RayNodes]]:
-    """The cluster that all tests share; a new one where a test has ended it."""
+    """Yield a list with the cluster that all tests share; if a test ends it, `cluster` puts another there."""
     clusters: list[RayNodes] = []
     yield clusters
     for cluster in clusters:
@@ -22,9 +22,9 @@ def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RayNode
 
 @pytest.fixture
 def cluster(_clusters: list[RayNodes], tmp_path_factory: pytest.TempPathFactory) -> RayNodes:
-    """Two nodes with three CPUs, as far as Ray knows."""
+    """Return a cluster of two nodes that has three CPUs, as far as Ray knows."""
     with contextlib.suppress(AssertionError):
-        # what a test has removed may be about to end
+        # a node that a test has removed may still be ending
         eventually(lambda: not _clusters or is_whole(_clusters[-1]), lambda: "", SECONDS_TO_END)
     if _clusters and not is_whole(_clusters[-1]):
         _clusters.pop().end()
@@ -34,5 +34,5 @@ def cluster(_clusters: list[RayNodes], tmp_path_factory: pytest.TempPathFactory)
 
 
 def is_whole(cluster: RayNodes) -> bool:
-    """Whether all its nodes are there, and no more."""
+    """Return whether all nodes of a cluster are there, and no more."""
     return len(cluster.raylets()) == len(CPUS)

@@ -9,7 +9,7 @@ import soundfile
 import splitter
 from splitter.recipes.segments import Segments
 
-# of each piece: its recording, start, end, text, speaker and split
+# for each piece: its recording, start, end, text, speaker and split
 SPOKEN = [
     ("b.wav", "0.125", "1", 'Ça "va", bien?', "ann b", "train"),
     ("b.wav", "1.000125", "2.5", "two  words", "a", "train"),
@@ -22,7 +22,7 @@ RATES = {"b.wav": 8000, "dir/a.flac": 44100}
 
 @pytest.fixture(scope="session")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with recordings in `in`, and what was made of them: `files` and `webdataset`, by the sink."""
+    """Make a folder with recordings in `in`, and their outputs in `files` and `webdataset`, by the sink."""
     folder = tmp_path_factory.mktemp("spoken")
     chance = np.random.default_rng(3)
     (folder / "in" / "dir").mkdir(parents=True)
@@ -40,7 +40,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stereo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of a recording with two channels: both in `both`, each in `split`, their mean in `mixed`."""
+    """Cut a recording with two channels: both in `both`, each by itself in `split`, their mean in `mixed`."""
     folder = tmp_path_factory.mktemp("stereo")
     sound = np.random.default_rng(4).integers(-20_000, 20_000, (8000, 2), dtype="int16")
     soundfile.write(folder / "s.wav", sound, 8000)

@@ -13,7 +13,7 @@ Made = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Makes chunks of the same recordings in a sink; the labels would be a number, missing, or two fields."""
+    """Return a function that makes chunks in a sink; labels look like a number, nothing, or two fields."""
     folder = tmp_path_factory.mktemp("readers") / "it's naïve"
     labels = ["007", "NA", "dog, barking", "naïve ☃"]
     for number in range(len(labels)):
@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="session")
 def loose(made: Made) -> dict[str, bytes]:
-    """The content of each chunk by its key in a shard, from loose files."""
+    """Return the content of each chunk by its key in a shard, from loose files."""
     outputs = made("loose")
     found = {}
     last, number, index = "", -1, 0

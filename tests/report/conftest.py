@@ -18,7 +18,7 @@ LONG = 30
 
 
 class Chromium:
-    """What the tests do with a browser."""
+    """A browser, with what the tests do in it."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -59,20 +59,20 @@ class Chromium:
         )
 
     def wear(self, theme: str, width: int = 1400, height: int = 1000) -> None:
-        """The theme of the system, and the size of the window."""
+        """Set the theme of the system, and the size of the window."""
         features = [{"name": "prefers-color-scheme", "value": theme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def complaints(self) -> list[str]:
-        """What the console says, since the last time."""
+        """Return what the console has printed since the last call."""
         return [f"{entry['level']}: {entry['message']}" for entry in self.driver.get_log("browser")]
 
 
 @pytest.fixture(scope="session")
 def chromium_of_all(tmp_path_factory) -> Iterator[Chromium]:
-    """One browser for all tests."""
+    """Start one browser for all tests."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -90,7 +90,7 @@ def chromium_of_all(tmp_path_factory) -> Iterator[Chromium]:
 
 @pytest.fixture
 def chromium(chromium_of_all) -> Chromium:
-    """The browser, with nothing in its console and the usual window."""
+    """Return the browser, with nothing in its console and the usual window."""
     chromium_of_all.driver.get("about:blank")
     chromium_of_all.wear("light")
     chromium_of_all.complaints()
@@ -98,7 +98,7 @@ def chromium(chromium_of_all) -> Chromium:
 
 
 def made(folder: Path, dataset: Path, *options: str) -> Path:
-    """A run, and the report of it."""
+    """Run, and make the report; return the output folder."""
     output = folder / "outputs"
     said = program("run", dataset, "-o", output, "--workers=1", "--quiet", *options)
     assert said.code in (0, 1), said.err
@@ -108,7 +108,7 @@ def made(folder: Path, dataset: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="session")
 def speech_output(tmp_path_factory) -> Path:
-    """The recordings of data_samples in chunks of four seconds that overlap, with labels from annotations."""
+    """Cut data_samples into chunks of four seconds that overlap, with labels from annotations."""
     folder = tmp_path_factory.mktemp("it's speech")
     dataset = speech(folder)
     labels = "0.5\t2.5\tintro\n8.8\t11.2\tcut word\n"
@@ -118,14 +118,14 @@ def speech_output(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def troubled_output(tmp_path_factory) -> Path:
-    """A run of which some inputs failed, with names and labels that hurt."""
+    """Make outputs of a run in which some inputs failed, with hostile names and labels."""
     folder = tmp_path_factory.mktemp("trouble 100%")
     return made(folder, troubled(folder), "--seconds=1")
 
 
 @pytest.fixture(scope="session")
 def many_output(tmp_path_factory) -> Path:
-    """A hundred thousand outputs."""
+    """Make a hundred thousand outputs, and their report."""
     output = many_rows(tmp_path_factory.mktemp("many") / "outputs", 100_000)
     assert program("report", output, "--sample=300").code == 0
     return output

@@ -1,4 +1,4 @@
-"""One annotation file, read in one call."""
+"""Read one annotation file in one call."""
 
 import os
 from typing import Any
@@ -9,5 +9,5 @@ from splitter.annotations import Annotation, AnnotationFile
 def read_annotations(
     path: str | os.PathLike[str], recording: str | os.PathLike[str] | None = None, **options: Any
 ) -> list[Annotation]:
-    """The annotations of a recording, or of the only one, by start, end and position in the file."""
+    """Return the annotations of a recording, or of the only one, sorted by start, end and line."""
     return AnnotationFile(path, **options).of(recording)

@@ -1,4 +1,4 @@
-"""A recipe that gives back what it was given, by every way that a recipe may read it."""
+"""A recipe that copies its inputs, and reads them in every way that a recipe can."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from splitter import InputFile, OutputFile, ProcessorDataset
 
 
 class Copy(ProcessorDataset):
-    """Give each input back as an output file.
+    """Copy each input to an output file.
 
     Args:
-        how: The way it is read.
+        how: The way to read it.
     """
 
     def __init__(self, inputs: Any = (), how: str = "bytes") -> None:
@@ -28,7 +28,7 @@ class Copy(ProcessorDataset):
 
 
 class CopyTogether(Copy):
-    """The same, a batch at a time."""
+    """Copy the inputs of a batch at once."""
 
     def process_batch(self, input_files: Any) -> Any:
         return [self.process(input_file) for input_file in reversed(input_files)][::-1]

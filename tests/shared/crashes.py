@@ -1,8 +1,8 @@
 """Runs that die, or meet a faulty disk, at their Nth change to the disk.
 
 A run is a fork of a process that has imported what it needs (see dying.py), and uses no workers, so its
-changes come in one order. It is really killed: no `finally` and no `except` of the program has a say in what
-is left.
+changes always come in the same order. It is really killed: no `finally` or `except` of the program can affect
+what is left.
 """
 
 import csv
@@ -29,10 +29,11 @@ SERVER = Path(__file__).with_name("dying.py")
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: its exit code, or minus the signal that killed it.
+    """The end of a run.
 
     Attributes:
-        steps: The changes to the disk that it began, by kind.
+        code: Its exit code, or minus the signal that killed it.
+        steps: The kinds of the changes to the disk that it began, in order.
         said: What it printed.
     """
 
@@ -46,12 +47,12 @@ class Ended:
 
 
 def undisturbed(arguments: Sequence[str], **environ: str) -> Ended:
-    """A run to its end."""
+    """Run to the end."""
     return _run(arguments, environ)
 
 
 def killed(arguments: Sequence[str], at: int | None, **environ: str) -> Ended:
-    """A run that is killed instead of its change number `at`; a write is cut in the middle."""
+    """Run, and die instead of change number `at`; if that is a write, in the middle of it."""
     return _run(arguments, environ, at=at)
 
 
@@ -64,17 +65,17 @@ def traced(
     boot: str = "the first start",
     **environ: str,
 ) -> Ended:
-    """A run that writes for power_cuts.py what it does to the output; it may be killed as well."""
+    """Run, and write a trace of all changes to the output for power_cuts.py; die at change `at`, if given."""
     return _run(arguments, environ, output=str(output), trace=str(trace), at=at, boot=boot)
 
 
 def restarted(arguments: Sequence[str], **environ: str) -> Ended:
-    """A run to its end, after the machine was restarted once more."""
+    """Run to the end, after one more restart of the machine."""
     return _run(arguments, environ, boot="the last start")
 
 
 def faulty(arguments: Sequence[str], at: int, number: int, *, for_good: bool, **environ: str) -> Ended:
-    """A run in which change number `at` fails with an error, and the ones after it too if it is for good."""
+    """Run, but let change number `at` fail with an error and, if `for_good`, all changes after it."""
     return _run(arguments, environ, at=at, error=number, for_good=for_good)
 
 
@@ -88,17 +89,17 @@ def _run(arguments: Sequence[str], environ: dict[str, str], **fate: Any) -> Ende
 
 @functools.cache
 def _server() -> Server:
-    """The process that runs are forked from; it ends with this one, when its standard input does."""
+    """Start the process that forks runs; it ends with this one, when its standard input is closed."""
     return Server([sys.executable, SERVER], environment())
 
 
-# -- what must hold of an output folder at every moment ------------------------------------------------
+# -- what must be true of an output folder at every moment ---------------------------------------------
 
 
 def complaints(output: Path, is_named: Callable[[str, dict[str, Any]], bool] | None = None) -> list[str]:
-    """What is wrong with a folder as a death left it: outputs that are not whole, a manifest that lies.
+    """Return what is wrong with a folder after a death: incomplete outputs, a manifest that lies.
 
-    `is_named` says whether an output has a name that was asked for, by what stands in it.
+    `is_named` tells from the content of an output whether it may have its name.
     """
     found = []
     for name, content in contents(output).items():
@@ -113,24 +114,24 @@ def complaints(output: Path, is_named: Callable[[str, dict[str, Any]], bool] | N
         elif row["output"] and (row["size"], row["checksum"]) != measured(path.read_bytes()):
             found.append(f"manifest.csv is wrong about {row['output']}: {path.read_bytes()!r}")
     if (output / "manifest.csv").exists():
-        # its types stand in another file, which may be of another moment
+        # the types of its columns are in another file, which may be older or newer
         read_manifest(output)
     read_rows(output / "errors.csv")
     return found
 
 
 def measured(content: bytes) -> tuple[str, str]:
-    """The size and the checksum of an output, as they are to stand in the manifest."""
+    """Return the size and the checksum of an output, as the manifest must have them."""
     return str(len(content)), f"xxh128:{xxhash.xxh3_128_hexdigest(content)}"
 
 
 def in_folder(name: str, made: dict[str, Any]) -> bool:
-    """Whether an output is in the folder of its input."""
+    """Return whether an output is in the folder of its input."""
     return name in (f"{made['input']}/{made['name']}", f"{os.path.splitext(made['input'])[0]}/{made['name']}")
 
 
 def is_whole(name: str, content: bytes, is_named: Callable[[str, dict[str, Any]], bool] = in_folder) -> bool:
-    """Whether an output of the recipe in marked.py is all there, under its own name."""
+    """Return whether an output of the recipe in marked.py is complete, and has its own name."""
     body, _, mark = content.rpartition(b"\n")
     if xxhash.xxh3_64_hexdigest(body).encode() != mark:
         return False
@@ -138,12 +139,12 @@ def is_whole(name: str, content: bytes, is_named: Callable[[str, dict[str, Any]]
 
 
 def contents(output: Path) -> dict[str, bytes]:
-    """The files below a folder but splitter's own."""
+    """Return the files below a folder, without splitter's own."""
     return {str(path.relative_to(output)): path.read_bytes() for path in _below(output) if path.is_file()}
 
 
 def folders(output: Path) -> set[str]:
-    """The folders below a folder but splitter's own."""
+    """Return the folders below a folder, without splitter's own."""
     return {str(path.relative_to(output)) for path in _below(output) if path.is_dir()}
 
 
@@ -152,7 +153,7 @@ def _below(output: Path) -> list[Path]:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file, each as wide as its header; none if there is no file."""
+    """Return the rows of a CSV file, which must be as wide as its header; none if there is no file."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What the tests share: the doors that users use, and ways to look at what came out."""
+"""What all tests share: the entry points that users have, and ways to look at results."""
 
 import csv
 import os
@@ -15,7 +15,7 @@ from splitter.testing.published import read_table as read_table  # noqa: PLC0414
 from splitter.testing.published import tree as tree  # noqa: PLC0414
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-# recipes among them
+# has recipes, too
 SHARED = CHECKOUT / "tests" / "shared"
 
 WORDS = {"a.txt": "simple", "b.txt": "scaleable", "c.txt": "preprocessing", "d.txt": "pytorch"}
@@ -23,7 +23,7 @@ WORDS = {"a.txt": "simple", "b.txt": "scaleable", "c.txt": "preprocessing", "d.t
 
 @dataclass(frozen=True)
 class Said:
-    """What a command line came to."""
+    """The result of a command line: its exit code, and what it printed."""
 
     code: int
     out: str
@@ -41,8 +41,8 @@ def program(
     stdin: str | None = None,
     **environment: str,
 ) -> Said:
-    """Run splitter, or another Python program, as a process of its own."""
-    # which Python reads when it starts
+    """Run splitter, or another Python program, in a separate process."""
+    # Python reads these variables when it starts, so a fork would ignore them
     is_own = any(
         name.startswith(("PYTHON", "LC_")) and value != os.environ.get(name)
         for name, value in environment.items()
@@ -65,14 +65,14 @@ def program(
 
 
 def here(capfd, *arguments: str | os.PathLike[str]) -> Said:
-    """Run the command line in this process: quick, and the same code from the arguments on."""
+    """Run the command line in this process: quick, and the same code except for the start of Python."""
     capfd.readouterr()
     code = exit_code([os.fspath(argument) for argument in arguments])
     return Said(code, *capfd.readouterr())
 
 
 def run_words(capfd, dataset: Path, *options: str) -> Said:
-    """Run the recipe `words` over a list, as `here` does, into a folder beside it."""
+    """Run the recipe `words` over a list with `here`; the output folder is beside the list."""
     output = dataset.parent / "outputs"
     return here(
         capfd,
@@ -87,7 +87,7 @@ def run_words(capfd, dataset: Path, *options: str) -> Said:
 
 
 def write_files(folder: Path, files: dict[str, str | bytes]) -> Path:
-    """Make files below a folder, and the folders they need."""
+    """Write files below a folder, and make the folders they need."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""The process that the runs of crashes.py are forked from: one request a line on its standard input.
+"""The process that forks the runs of crashes.py: each line of its standard input is a request.
 
-It is small, so that a fork of it costs a hundredth of a second; one of the tests' process takes ten times as
+It is small, so a fork takes a hundredth of a second; a fork of the process of the tests takes ten times as
 long when most of the tests are done.
 """
 
@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-# what each run would otherwise import by itself
+# imported once here, not by each run
 import s3fs  # noqa: F401
 from power_cuts import Tracer
 
@@ -35,7 +35,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def _serve() -> None:
-    # what is here now is never looked at for garbage, in no run
+    # leave the objects that exist now out of garbage collection, in this process or in a run
     gc.freeze()
     for line in sys.stdin:
         child = os.fork()
@@ -50,7 +50,7 @@ def _be_the_run(request: dict[str, Any]) -> int:
     os.chdir(request["folder"])
     begin_a_run(request["said"], request["environ"], group=2)
     log = os.open(request["steps"], os.O_WRONLY | os.O_CREAT)
-    # of which start of the machine it is
+    # which start of the machine the run belongs to
     unsynced.boot_id = lambda: request.get("boot", "the first start")
     tracer = Tracer(request["trace"], request["output"]) if "trace" in request else None
     Watch(_Fate(request), log, tracer)
@@ -58,7 +58,7 @@ def _be_the_run(request: dict[str, Any]) -> int:
 
 
 def be_a_fork(run: Callable[[dict[str, Any]], int], request: dict[str, Any]) -> NoReturn:
-    """Do what a fork is for, and end it with the exit code: the server must not go on twice."""
+    """Call `run` in a fork, and exit with its code, so that the fork does not continue as a second server."""
     code = 99
     try:
         code = run(request)
@@ -70,7 +70,7 @@ def be_a_fork(run: Callable[[dict[str, Any]], int], request: dict[str, Any]) -> 
 
 
 def begin_a_run(said: str, environ: dict[str, str], *, group: int) -> None:
-    """Make of a fork what a program is at its start, which prints into a file."""
+    """Turn a fork into a program that has just started, and that prints into the file `said`."""
     os.environ.update(environ)
     tempfile.tempdir = None
     out = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -85,7 +85,7 @@ def begin_a_run(said: str, environ: dict[str, str], *, group: int) -> None:
 
 
 class _Fate:
-    """What becomes of a run at its changes: nothing, a death, or an error at one of them or from it on."""
+    """The fate of a run at its changes: nothing, a death, or an error at one change or from then on."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._at: int | None = request.get("at")
@@ -102,15 +102,15 @@ class _Fate:
 
 
 class Watch:
-    """Lets the run meet its fate before each change to the disk."""
+    """A watch over a run, which lets it meet its fate before each change to the disk."""
 
     def __init__(self, fate: _Fate, log: int, tracer: Tracer | None = None) -> None:
         self._fate, self._log, self._tracer = fate, log, tracer
         self._count = 0
         sys.addaudithook(self._audit)
-        # what Python raises no audit event for
+        # Python raises no audit event for these
         os.pwrite = self._before("pwrite", os.pwrite)
-        # it is a process that dies, not the machine: what is written is there, and nothing waits for the disk
+        # only the process dies, not the machine: what is written stays, so do not wait for the disk
         os.fsync = self._before("fsync", self._fsync)
         syncfs = self._before("syncfs", self._syncfs)
         durability._syncfs = lambda: syncfs
@@ -118,7 +118,7 @@ class Watch:
 
         class Watched(io.FileIO):
             def write(self, data: Any) -> int:
-                # a full disk, and a death, may leave half of what was to be written
+                # a full disk or a death may leave half of the data
                 super().write(memoryview(data).cast("B")[: memoryview(data).nbytes // 2])
                 self.seek(-(memoryview(data).nbytes // 2), os.SEEK_CUR)
                 watch.count("write")

@@ -1,8 +1,8 @@
-"""README.md, the pages of docs/ and the docstrings run as tests, block by block.
+"""Run README.md, the pages of docs/ and the docstrings as tests, block by block.
 
-Each page has a folder of its own, with data_samples in it, and its fenced blocks are taken in turn:
+Each page has a separate folder with data_samples in it, and its fenced blocks are processed in order:
 
-    python              is run; what stands after >>> is compared
+    python              is run; the results of lines that begin with >>> are compared
     console             the lines after `$ ` and `> ` go to a shell, and what they print is compared;
                         `...` stands for anything on its line, and alone on a line for any lines;
                         a command that fails is an error, unless `echo $?` is the next;
@@ -37,14 +37,14 @@ from sybil.parsers.rest import DocTestParser
 CHECKOUT = Path(__file__).parents[2]
 FILE_BLOCK = re.compile(r"^```\w* file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LONG = "<!-- takes long -->"
-# where a reader is told that the page's folder is
+# the path that pages show for their folder
 HOME = "/home/me/splitter"
-# what need not be printed exactly as it is shown
+# the parts that need not be printed exactly as they are shown
 LOOSE = re.compile(r"(\.\.\.|\bin \d+\.\d s\b|(?<![\w.])[\d.]+ [kMG]B\b)")
 SIZE = re.compile(r"[\d.]+ [kMG]B")
 TOLERANCE = 0.1
 SECONDS_FOR_COMMAND = 300
-# how far a run is, said every half a minute, and what Ray warns of: on a machine that is slow, or busy
+# lines that only a slow or busy machine prints: progress, every half a minute, and warnings of Ray
 PROGRESS = re.compile(
     r"^(?:[\d,]+ of [\d,]+ inputs?, |still on the first inputs after |\S*\(raylet\)\S* WARNING: ).*\n",
     re.MULTILINE,
@@ -52,7 +52,7 @@ PROGRESS = re.compile(
 
 
 def file_blocks(document: Document) -> Iterator[Region]:
-    """The blocks that are written to files."""
+    """Yield the blocks that are written to files."""
     for match in FILE_BLOCK.finditer(document.text):
         yield Region(match.start(), match.end(), match.groups(), write_file)
 
@@ -66,7 +66,7 @@ def write_file(example: Example) -> None:
 
 
 def run_python(example: Example) -> str | None:
-    """Run a block; what it raises is told as text, which pytest and Sybil can always show."""
+    """Run a block; return an exception as text, which pytest and Sybil can always show."""
     try:
         return PythonEvaluator()(example)
     except Exception:  # noqa: BLE001 - whatever an example raises
@@ -89,7 +89,7 @@ def run_console(example: Example) -> str | None:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """The commands of a console block, each with the output that is shown for it."""
+    """Return the commands of a console block, each with the output that is shown for it."""
     found: list[tuple[str, str]] = []
     for line in text.splitlines():
         if line.startswith("$ "):
@@ -104,12 +104,12 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def at_home(printed: str, folder: Path) -> str:
-    """What was printed in a folder, as a reader sees it."""
+    """Return what was printed in a folder, with the path that pages show for it."""
     return printed.replace(str(folder), HOME).replace(quote(str(folder)), HOME)
 
 
 def is_as_shown(expected: str, printed: str) -> bool:
-    """Whether a command printed what is shown, in any time; sizes may differ a little."""
+    """Return whether a command printed what is shown; durations may differ, and sizes a little."""
     pattern = "".join(map(as_pattern, expected.splitlines(keepends=True)))
     found = re.fullmatch(pattern, printed)
     shown = [one for one in LOOSE.findall(expected) if SIZE.fullmatch(one)]
@@ -117,7 +117,7 @@ def is_as_shown(expected: str, printed: str) -> bool:
 
 
 def as_pattern(line: str) -> str:
-    """A line that is shown, as a regular expression whose groups are the sizes."""
+    """Return a regular expression for a line that is shown; its groups are the sizes."""
     if line == "...\n":
         return r"(?:.*\n)*?"
     return "".join(
@@ -126,20 +126,20 @@ def as_pattern(line: str) -> str:
 
 
 def loose_pattern(part: str) -> str:
-    """What may stand for an elision, a duration or a size."""
+    """Return a regular expression for what an elision, a duration or a size stands for."""
     if part == "...":
         return ".*?"
     return r"in [\d:.]+ (?:s|min)" if part.startswith("in ") else rf"({SIZE.pattern})"
 
 
 def is_near(shown: str, printed: str) -> bool:
-    """Whether two sizes are about the same."""
+    """Return whether two sizes are about the same."""
     (size, unit), (other, other_unit) = shown.split(), printed.split()
     return unit == other_unit and abs(float(other) / float(size) - 1) <= TOLERANCE
 
 
 def run_command(command: str, last_code: int, environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run a line in a shell that knows the last exit code; the exit code and all that was printed."""
+    """Run a line in a shell that knows the last exit code; return the exit code and all that was printed."""
     done = subprocess.run(
         ["bash", "-c", f"(exit {last_code})\n{command}"],
         env=environment,
@@ -156,7 +156,7 @@ def run_command(command: str, last_code: int, environment: Mapping[str, str]) ->
 
 @pytest.fixture(scope="session")
 def shell_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which a shell finds this Python, and `splitter`."""
+    """Return an environment in which a shell finds this Python and `splitter`."""
     own = tmp_path_factory.mktemp("programs")
     words = forked.command()
     (own / "splitter").write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
@@ -167,7 +167,7 @@ def shell_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
 
 @pytest.fixture(scope="module")
 def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of one page; modules that were imported from it go with it."""
+    """Yield the folder of one page; then remove the modules that were imported from it."""
     folder = tmp_path_factory.mktemp("page") / "a page's dossier préféré"
     shutil.copytree(CHECKOUT / "data_samples", folder / "data_samples")
     yield folder
@@ -178,7 +178,7 @@ def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def in_page_folder(page_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Be in the page's folder, on two CPUs, so that what is printed does not depend on the machine."""
+    """Run in the page's folder, on two CPUs, so that what is printed does not depend on the machine."""
     monkeypatch.chdir(page_folder)
     monkeypatch.syspath_prepend(page_folder)
     if not hasattr(os, "sched_getaffinity"):

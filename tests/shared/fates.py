@@ -1,7 +1,7 @@
-"""Recipes whose inputs say what is to become of them: `<fate> <number>`.
+"""Recipes whose inputs state their fate: `<fate> <number>`.
 
-What a fate leaves in a worker (an output that is half written, a file in scratch, last words) must not show
-in what comes after it.
+What a fate leaves in a worker (a half-written output, a file in scratch, last words) must not affect the
+inputs that come after it.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.dataset import Result
 
-# those that go wrong only when a batch is done together
+# fates that go wrong only when a batch is processed together
 TOGETHER = ("raises together", "stops together", "dies together")
 
 
@@ -94,7 +94,7 @@ def _hangs(input_file: InputFile, number: str) -> Iterator[OutputFile]:
 
 
 def _changes_the_process(input_file: InputFile, number: str) -> Iterator[OutputFile]:
-    """What a process has one of: it is as it was for the next input."""
+    """Change what a process has only one of; the next input must find it as it was."""
     yield _part(Path.cwd().name, number)
     os.umask(0o777)
     os.chdir("/")
@@ -130,7 +130,7 @@ FAILING = {
 
 
 class Fated(ProcessorDataset):
-    """Does to each input what it says."""
+    """Let each input meet the fate that it states."""
 
     def process(self, input_file: InputFile) -> Result:
         fate, _, number = input_file.read_text().rpartition(" ")
@@ -138,7 +138,7 @@ class Fated(ProcessorDataset):
 
 
 class FatedTogether(Fated):
-    """The same, a batch at a time."""
+    """Let the inputs of a batch meet their fates at once."""
 
     def process_batch(self, input_files: Sequence[InputFile]) -> list[Result]:
         results = []
@@ -156,6 +156,6 @@ class FatedTogether(Fated):
     @staticmethod
     def _stopping(outputs: Any) -> Iterator[OutputFile]:
         yield next(outputs)
-        # alone it makes no such output
+        # only in a batch does the input make this output
         yield OutputFile("together.txt", "of a batch", {"part": "together"})
         raise RuntimeError("one of two, together")

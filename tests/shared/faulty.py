@@ -1,4 +1,4 @@
-"""Recipes that do to each input what its text says; each call is noted in a log that the test reads."""
+"""Recipes that do what the text of each input says; each call is noted in a log that the test reads."""
 
 import contextlib
 import os
@@ -21,12 +21,12 @@ from splitter.testing.faults import FAULTS, Faulty, NeverSetUp, SetUp, halves, n
 __all__ = ["FAULTS", "Faulty", "NeverSetUp", "SetUp", "note", "noted"]
 
 
-# names a file: while it is there, no input is done whose text has the words in it
+# a variable with the path of a file; while that exists, inputs whose text contains its words wait
 HOLD = "SPLITTER_TEST_HOLD"
 
 
 def wait_while_held(text: str) -> None:
-    """Wait as long as a test wants it, so that it finds the run at work, however slow it is."""
+    """Wait as long as the test holds this input, so that it finds the run at work on any machine."""
     path = Path(os.environ.get(HOLD) or os.devnull)
     with contextlib.suppress(FileNotFoundError):
         while path.is_file() and path.read_text() in text:
@@ -34,7 +34,7 @@ def wait_while_held(text: str) -> None:
 
 
 class Noting(ProcessorDataset):
-    """Keeps a log."""
+    """A recipe that keeps a log."""
 
     def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
         super().__init__(inputs)
@@ -42,7 +42,7 @@ class Noting(ProcessorDataset):
 
 
 class Parts(ProcessorDataset):
-    """As many outputs as the text has parts of a size: another size makes other files."""
+    """Cut a text into parts of a size, an output each: another size makes other files."""
 
     def __init__(self, inputs: Any = (), size: int = 3, seconds: float = 0.0) -> None:
         super().__init__(inputs)
@@ -61,7 +61,7 @@ class Parts(ProcessorDataset):
 
 
 class Together(Noting):
-    """Does a batch at once; what goes wrong is in the texts, and only happens to a batch that holds them."""
+    """Process a batch at once; the texts in it say what goes wrong."""
 
     def process(self, input_file: InputFile) -> Result:
         note(self.log, "process", input_file.input)
@@ -101,9 +101,9 @@ class Plain(ProcessorDataset):
 
 
 class Parent(ProcessorDataset):
-    """Starts children that outlive the call: a program, one in a session of its own, a daemon, and a fork.
+    """Start children that outlive the call: a program, one in a new session, a daemon, and a fork.
 
-    An input that says `look` tells how many of the children that were started before are alive.
+    For an input that says `look`, report how many of the children that were started before are alive.
     """
 
     def __init__(self, inputs: Any = (), log: Path = Path(os.devnull), token: str = "") -> None:
@@ -114,7 +114,7 @@ class Parent(ProcessorDataset):
         text = input_file.read_text()
         if text == "look":
             return [], {"alive": sum(_lives(int(pid)) for pid in noted(self.log, "child"))}
-        # read only by the test that looks for processes with this argument
+        # only for the test, which looks for processes that have the token as an argument
         command = [sys.executable, "-c", "import time; time.sleep(1000)", self.token]
         for new_session in (False, True):
             child = subprocess.Popen(command, start_new_session=new_session)
@@ -127,7 +127,7 @@ class Parent(ProcessorDataset):
         return [], {"alive": -1}
 
     def _fork(self, life: Callable[[], object]) -> None:
-        """Start a daemon: its parent is gone, and it belongs to nobody."""
+        """Start a daemon: a process whose parent has ended."""
         between = os.fork()
         if between:
             os.waitpid(between, 0)
@@ -146,7 +146,7 @@ def _lives(pid: int) -> bool:
 
 
 class Transient(Noting):
-    """Reading fails for a moment: as often as the text says, then it goes well."""
+    """Fail to read as often as the text says, then succeed."""
 
     def process(self, input_file: InputFile) -> Result:
         failures, number = input_file.read_text().split()
@@ -157,7 +157,7 @@ class Transient(Noting):
 
 
 class Messy(ProcessorDataset):
-    """Leaves files in its scratch folder, and in the folder that tempfile gives."""
+    """Leave a folder with a file in the scratch folder."""
 
     def process(self, input_file: InputFile) -> Result:
         text = input_file.read_text()
@@ -186,7 +186,7 @@ def _sit_in_a_folder_that_is_gone() -> None:
     os.rmdir(folder)
 
 
-# what an input may do to its process and go on as if nothing were: in vain, or to its own loss
+# what an input may do to its process and continue; CHANGES affect nothing, after HARM the input fails
 CHANGES: dict[str, Callable[[], object]] = {
     "umask": lambda: os.umask(0o777),
     "chdir": lambda: os.chdir("/"),
@@ -203,7 +203,7 @@ HARM: dict[str, Callable[[], object]] = {
 
 
 class Changing(ProcessorDataset):
-    """Tells where it is; an input may change its process first."""
+    """Output the working folder for inputs that begin with `good`; others may change their process."""
 
     def process(self, input_file: InputFile) -> Result:
         {**CHANGES, **HARM}.get(input_file.read_text(), lambda: None)()

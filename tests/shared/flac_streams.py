@@ -1,4 +1,4 @@
-"""FLAC streams made by hand, byte by byte: what no encoder writes; nothing is shared with splitter."""
+"""FLAC streams made by hand, byte by byte, which no encoder writes; no code is shared with splitter."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def crc16(data: bytes) -> bytes:
 
 
 def coded(number: int) -> bytes:
-    """As in UTF-8, but up to 36 bits."""
+    """Encode a number as UTF-8 does, but with up to 36 bits."""
     if number < 0x80:
         return bytes([number])
     tail = []
@@ -65,14 +65,14 @@ def coded(number: int) -> bytes:
 
 @dataclass(frozen=True)
 class Coding:
-    """How a stream's headers say what they say.
+    """The way in which the headers of a stream state its properties.
 
     Attributes:
         rate: Samples per second.
-        bits: Of a sample.
+        bits: Bits per sample.
         rate_in: Where a header has the rate: "code", "khz", "hz", "10hz", or nowhere ("streaminfo").
-        bits_in_header: Whether it has the depth.
-        size_in: "code" (where there is one), or "bytes".
+        bits_in_header: Whether a header has the bits per sample.
+        size_in: How a header states the size: "code" (if there is one for it), or "bytes".
     """
 
     rate: int = 44100
@@ -83,7 +83,7 @@ class Coding:
 
 
 def frame(samples: np.ndarray, number: int, coding: Coding, *, variable: bool = False) -> bytes:
-    """One frame of (samples, channels), stored as they are, or as one value where all are equal."""
+    """Return one frame of (samples, channels); a channel is verbatim, or one value if all are equal."""
     size, channels = samples.shape
     rate_code, rate_bytes = {
         "streaminfo": lambda: (0, b""),
@@ -117,7 +117,7 @@ def head(
     sizes: tuple[int, int],
     more: Iterable[tuple[int, bytes]] = (),
 ) -> bytes:
-    """What stands before the frames: the STREAMINFO, and more blocks, each a type and its content."""
+    """Return what comes before the frames: the STREAMINFO, and more blocks, each a type and its content."""
     packed = coding.rate << 44 | channels - 1 << 41 | coding.bits - 1 << 36 | total
     smallest, largest = (size.to_bytes(2, "big") for size in sizes)
     blocks = [(0, smallest + largest + bytes(6) + packed.to_bytes(8, "big") + bytes(16)), *more]
@@ -129,7 +129,7 @@ def head(
 
 
 def frames_of(samples: np.ndarray, block: int, coding: Coding) -> list[bytes]:
-    """All frames of a stream of blocks of one size."""
+    """Return all frames of a stream whose blocks have one size."""
     return [
         frame(samples[at : at + block], number, coding)
         for number, at in enumerate(range(0, len(samples), block))
@@ -137,6 +137,6 @@ def frames_of(samples: np.ndarray, block: int, coding: Coding) -> list[bytes]:
 
 
 def stream(samples: np.ndarray, block: int, coding: Coding, *, total: int | None = None) -> bytes:
-    """A whole file of blocks of one size; `total` is what its header says, if not the truth."""
+    """Return a whole file whose blocks have one size; `total` is a false length for its header."""
     total = len(samples) if total is None else total
     return head(coding, samples.shape[1], total, (block, block)) + b"".join(frames_of(samples, block, coding))

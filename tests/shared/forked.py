@@ -1,10 +1,10 @@
 """`splitter ...` without the second or two that its imports take: forked from a process that has done them.
 
-A command is what it is as a program of its own: it has the standard streams, the folder, the environment,
-the CPUs and the limit of open files of whoever asks, and it ends as Python ends. Only what Python itself
-reads when it starts (PYTHON..., LC_...) is as it was when the server started.
+A command behaves like a separate program: it has the standard streams, the folder, the environment, the CPUs
+and the limit of open files of the process that asks for it, and it ends as Python ends. Only the variables
+that Python itself reads when it starts (PYTHON..., LC_...) are those of the start of the server.
 
-As a script this is the server, or the program that asks it, which is to start in no time at all.
+As a script, this is the server, or the program that asks it, which must start almost at once.
 """
 
 import json
@@ -21,12 +21,12 @@ AVAILABLE = hasattr(os, "pidfd_open") and hasattr(os, "sched_getaffinity")
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _LENGTH = struct.Struct("!I")
 _CODE = struct.Struct("!i")
-# the name of the socket, and the server, which ends with this process, when its standard input does
+# the name of the socket, and the server, which ends with this process, when its standard input is closed
 _started: list[tuple[str, Any]] = []
 
 
 def command() -> list[str]:
-    """What stands for `splitter` in a command line."""
+    """Return the arguments that replace `splitter` in a command line."""
     if not AVAILABLE:
         return [sys.executable, "-m", "splitter"]
     if not _started:
@@ -53,7 +53,7 @@ def _start() -> tuple[str, Any]:
 
 
 def _connect(name: str, *, listen: bool = False) -> socket.socket:
-    # a name without a file, so that nothing is left behind
+    # an abstract name, which leaves no file behind
     connection = socket.socket(socket.AF_UNIX)
     (connection.bind if listen else connection.connect)(f"\0splitter-tests-{name}")
     return connection
@@ -63,7 +63,7 @@ def _connect(name: str, *, listen: bool = False) -> socket.socket:
 
 
 def _ask(name: str, arguments: list[str]) -> int:
-    """Run a command; its exit code."""
+    """Run a command; return its exit code."""
     here = {"folder": os.getcwd(), "environ": dict(os.environ), "cpus": [*os.sched_getaffinity(0)]}
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     content = json.dumps({**here, "files": files, "arguments": arguments}).encode()
@@ -73,7 +73,7 @@ def _ask(name: str, arguments: list[str]) -> int:
         answer = connection.recv(_CODE.size)
     (code,) = _CODE.unpack(answer)
     if code < 0:
-        # ended by a signal, and so is this
+        # the command was ended by a signal, so end this process in the same way
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return int(code)
@@ -92,13 +92,13 @@ def _serve(name: str) -> None:
     import splitter.outputs.frame
     import splitter.recipes.chunk  # noqa: F401
 
-    # what is here now is never looked at for garbage, in no command
+    # leave the objects that exist now out of garbage collection, in this process or in a command
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with _connect(name, listen=True) as listening:
         listening.listen(64)
-        print("ready", flush=True)  # noqa: T201 - for whoever has started this
+        print("ready", flush=True)  # noqa: T201 - for the process that started this one
         while sys.stdin not in select.select([sys.stdin, listening], [], [])[0]:
             connection, _ = listening.accept()
             if not os.fork():
@@ -117,7 +117,7 @@ def _reaped() -> bool:
 
 
 def _handle(connection: socket.socket) -> None:
-    """Start a command, and tell how it has ended; end it when nobody waits for it any more."""
+    """Start a command, and report how it ended; end it if the program that asked for it is gone."""
     import select
 
     start, streams, *_ = socket.recv_fds(connection, _LENGTH.size, 3)
@@ -174,11 +174,11 @@ def _be_the_command(  # noqa: PLR0913, PLR0917 - what a process has
             main()
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1
-        # what Python does at its end, but for taking to pieces what this shares with the server
+        # do what Python does at its end, except for tearing down what this process shares with the server
         threading._shutdown()
         atexit._run_exitfuncs()
         sys.stdout.flush()
-    except BaseException:  # noqa: BLE001 - the server must not go on twice
+    except BaseException:  # noqa: BLE001 - the fork must not continue as a second server
         traceback.print_exc()
         code = 120
     finally:

@@ -1,4 +1,4 @@
-"""A recipe of two outputs for an input; `FAILING` in the environment names the inputs that fail."""
+"""A recipe that makes two outputs of each input; `FAILING` in the environment names the inputs that fail."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ class Halves(ProcessorDataset):
     """Cut a text in the middle.
 
     Args:
-        flavour: Stands in every output.
+        flavour: A number that every output contains.
     """
 
     def __init__(self, inputs: Any = (), flavour: int = 0) -> None:

@@ -12,12 +12,12 @@ from splitter.dataset import Result
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import RecordWriter
 
-# a machine may stand still for some seconds
+# several seconds, since a machine may stall for some
 SLOW_SECONDS, TIMEOUT = 5.0, 4.0
 
 
 class SlowStore(Noting):
-    """Its outputs are committed more slowly than an input may take."""
+    """Commit outputs more slowly than an input may take."""
 
     def setup(self) -> None:
         write = Journal.commit
@@ -34,7 +34,7 @@ class SlowStore(Noting):
 
 
 class SlowTogether(Noting):
-    """Takes longer for a batch than one input may take, and not longer than all of them may."""
+    """Take longer for a batch than one input may take, but not longer than all of them may."""
 
     def process(self, input_file: InputFile) -> Result:
         note(self.log, "alone", input_file.input)
@@ -46,7 +46,7 @@ class SlowTogether(Noting):
 
 
 class DiesAfterCommit(Noting):
-    """Its worker dies once, right after a batch was committed and before anybody has heard of it."""
+    """Let the worker die once, right after it has committed a batch and before it reports it."""
 
     def setup(self) -> None:
         write = Journal.commit
@@ -65,7 +65,7 @@ class DiesAfterCommit(Noting):
 
 
 class Deadly(Noting):
-    """Dies at some inputs, in the way that they say, and notes each that it begins."""
+    """Note each input that is begun, and die at some of them, in the way that they say."""
 
     def process(self, input_file: InputFile) -> Result:
         note(self.log, "process", input_file.input)
@@ -80,7 +80,7 @@ class Deadly(Noting):
 
 
 class Meddles(Noting):
-    """Some of its inputs say which other ones are to come or to go; notes each that it begins."""
+    """Note each input that is begun; some inputs say which others to write or to remove."""
 
     def process(self, input_file: InputFile) -> Result:
         note(self.log, "process", input_file.input)
@@ -94,7 +94,7 @@ class Meddles(Noting):
 
 
 class Loses(Noting):
-    """All its inputs fail; one ends the process above its own first, if the log says so."""
+    """Fail on all inputs; one first kills the parent process, if the log says so."""
 
     def process(self, input_file: InputFile) -> Result:
         note(self.log, "process", input_file.input)

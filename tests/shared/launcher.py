@@ -1,7 +1,7 @@
 """Real runs in real processes: start one, wait for it, send it a signal, find what it left behind.
 
-A trial of the fault tests is a fork of one process that has imported everything, so that it costs a tenth
-of a second. It has a file of its own for its standard error, and by that the processes of a run are known.
+A trial of the fault tests is a fork of one process that has imported everything, so that it takes a tenth
+of a second. Each run writes its standard error to a separate file, by which its processes are found.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from splitter.testing.published import check_manifest as check_manifest  # noqa:
 from splitter.testing.published import published
 
 FAULTY = Path(__file__).parent / "faulty.py"
-# what is to happen within seconds, on a machine that may stand still for some
+# the limit for what takes a second or two, since a machine may stall for some seconds
 SECONDS_TO_BE_GONE = 30.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SPLITTER = [sys.executable, "-m", "splitter"]
@@ -47,16 +47,16 @@ class Driver:
 
     @property
     def stderr(self) -> str:
-        """What it has written so far."""
+        """What it has written to standard error so far."""
         return self._stderr.read_text(errors="replace") if self._stderr.exists() else ""
 
     @property
     def stdout(self) -> str:
-        """The same of standard output."""
+        """What it has written to standard output so far."""
         return self._stderr.with_suffix(".out").read_text(errors="replace")
 
     def wait(self, timeout: float = LONG) -> int:
-        """Its exit code; minus the signal that killed it."""
+        """Wait for its end; return its exit code, or minus the signal that killed it."""
         eventually(
             lambda: self.poll() is not None, lambda: f"it did not end; it said: {self.stderr}", timeout
         )
@@ -64,13 +64,13 @@ class Driver:
         return self.code
 
     def poll(self) -> int | None:
-        """Its exit code, if it has ended."""
+        """Return its exit code; None if it has not ended."""
         if self.code is None:
             self.code = self._launcher.ask({"reap": self.pid})
         return self.code
 
     def signal(self, number: int, *, group: bool = True) -> None:
-        """Send a signal as a terminal does, to the whole process group; or to the driver only."""
+        """Send a signal to the whole process group, as a terminal does, or only to the driver."""
         with contextlib.suppress(ProcessLookupError):
             if group:
                 os.killpg(self.pid, number)
@@ -78,24 +78,24 @@ class Driver:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End the driver at once, as the kernel would, and only it."""
+        """Kill the driver, as the kernel would, and no other process."""
         self.signal(signal.SIGKILL, group=False)
 
     def others(self) -> list[psutil.Process]:
-        """Its guards, its runners and what these started."""
+        """Return its guards, its runners, and the processes that these started."""
         own = [process for process in writing_to(self._stderr) if process.pid != self.pid]
         return [*own, *self._elsewhere.others()] if self._elsewhere else own
 
     def guards(self) -> list[psutil.Process]:
-        """The workers that the driver started."""
+        """Return the workers that the driver started."""
         return self._elsewhere.guards() if self._elsewhere else children(self.pid)
 
     def runners(self) -> list[psutil.Process]:
-        """The processes that hold the user's code."""
+        """Return the processes that run the user's code."""
         return [runner for guard in self.guards() for runner in children(guard.pid)]
 
     def until(self, holds: Callable[[], object]) -> None:
-        """Wait until something holds, which this run brings about before it ends."""
+        """Wait until something is true that this run must bring about before it ends."""
 
         def settled() -> bool:
             ended = self.poll() is not None
@@ -107,11 +107,11 @@ class Driver:
         eventually(settled, lambda: self.stderr)
 
     def check_gone(self) -> None:
-        """All that it has started is gone within seconds."""
+        """Check that all processes that it has started are gone within seconds."""
         eventually(lambda: not self.others(), lambda: f"still there: {self.others()}", SECONDS_TO_BE_GONE)
 
     def clean_up(self) -> None:
-        """Leave nothing behind, whatever a test came to."""
+        """Kill all processes that are left, whether the test passed or not."""
         while left := writing_to(self._stderr):
             for process in left:
                 with contextlib.suppress(psutil.Error):
@@ -120,47 +120,47 @@ class Driver:
 
 
 class Elsewhere(Protocol):
-    """Where the workers of a run are when they are not the driver's children."""
+    """The workers of a run that are not the driver's children."""
 
     def others(self) -> list[psutil.Process]:
-        """The guards, their runners and what these started."""
+        """Return the guards, their runners, and the processes that these started."""
 
     def guards(self) -> list[psutil.Process]:
-        """The guards."""
+        """Return the guards."""
 
 
 class LauncherProcess(Server):
-    """A process that has imported splitter, and forks a driver for each run it is asked for."""
+    """A process that has imported splitter, and forks a driver for each run that a test asks for."""
 
     def __init__(self, folder: Path, *, within: Sequence[str] = ()) -> None:
-        """`within` is a command that starts it somewhere else, such as `unshare --mount`."""
+        """Start the process; `within` is a command that starts it elsewhere, such as `unshare --mount`."""
         super().__init__([*within, sys.executable, __file__], environment(), folder / "launcher.txt")
 
     def command(self, *arguments: object) -> None:
-        """Run a program where it is."""
+        """Run a program as a child of the launcher, so that it sees the same mounts."""
         self.ask({"command": list(map(str, arguments))})
 
     def path(self, path: Path) -> Path:
-        """Where this process finds what the launcher has mounted at a path."""
+        """Return the path by which the tests reach what the launcher has mounted at a path."""
         return Path(f"/proc/{self.process.pid}/root", *path.parts[1:])
 
 
 class Launcher:
-    """Starts runs, with `folder` as their working directory."""
+    """A launcher of runs, with `folder` as their working directory."""
 
     def __init__(self, process: LauncherProcess, folder: Path) -> None:
         self._process, self._folder = process, folder
         self._drivers: list[Driver] = []
-        # what every run has in its environment, and where its workers are
+        # the variables that every run has in its environment, and where its workers are
         self.environ: dict[str, str] = {}
         self.elsewhere: Elsewhere | None = None
 
     def start(
         self, *arguments: object, environ: Mapping[str, str] | None = None, ignored: Sequence[int] = ()
     ) -> Driver:
-        """Start `splitter` with these arguments, and these signals ignored; does not wait for it.
+        """Start `splitter` with these arguments, and ignore these signals in it; do not wait for it.
 
-        The first argument may be a Python file: its `main` is called with the others.
+        The first argument may be a Python file, whose `main` is then called with the other arguments.
         """
         stderr = self._folder.parent / f"stderr-{len(self._drivers)}.txt"
         request = {
@@ -181,19 +181,19 @@ class Launcher:
         return driver
 
     def end(self) -> None:
-        """End what a test has left running."""
+        """End the runs that a test has left running."""
         for driver in self._drivers:
             driver.clean_up()
 
 
 def _serve() -> None:
-    """The launcher's process: forks drivers, and tells how they ended."""
+    """Be the launcher's process: fork drivers, and report how they ended."""
     import s3fs  # noqa: F401
 
     import splitter.engine.main
     import splitter.outputs.frame  # noqa: F401
 
-    # what is here now is never looked at for garbage, in no run
+    # leave the objects that exist now out of garbage collection, in this process or in a run
     gc.freeze()
     for line in sys.stdin:
         request = json.loads(line)
@@ -210,13 +210,13 @@ def _serve() -> None:
 
 
 def _fork(request: dict[str, Any]) -> int:
-    # a signal is for splitter, not for what stands around it here
+    # signals are meant for splitter, not for the code around it here
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     ready, told = os.pipe()
     pid = os.fork()
     if pid:
         os.close(told)
-        # the end of the pipe says that the session is there
+        # the pipe ends when the session exists
         os.read(ready, 1)
         os.close(ready)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -246,10 +246,10 @@ def _fork(request: dict[str, Any]) -> int:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, signal.SIG_IGN if number in request["ignored"] else usual)
         if "SPLITTER_TEST_GROUP" in os.environ:
-            # so many small inputs share a shard
+            # how many small inputs share a shard
             shard_groups.MOST_SMALL = int(os.environ["SPLITTER_TEST_GROUP"])
             shard_ranges.FEWEST_RANGES = 2
-        # as the program itself begins
+        # as the program itself does at its start
         end_at_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         code = exit_code(request["arguments"])
@@ -264,15 +264,15 @@ def _fork(request: dict[str, Any]) -> int:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment for a `python -m splitter` started in another folder."""
+    """Return the environment for a `python -m splitter` that is started in another folder."""
     return {**os.environ, "PYTHONPATH": str(CHECKOUT), **more}
 
 
-# -- what processes there are ------------------------------------------------------------------------
+# -- processes ---------------------------------------------------------------------------------------
 
 
 def writing_to(stderr: Path) -> list[psutil.Process]:
-    """The living processes whose standard error is this file: a run, and all that it has started."""
+    """Return the living processes whose standard error is this file: a run, and all that it has started."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -282,7 +282,7 @@ def writing_to(stderr: Path) -> list[psutil.Process]:
 
 
 def with_argument(token: str) -> list[psutil.Process]:
-    """The living processes that have this text in their command line."""
+    """Return the living processes that have this argument in their command line."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -292,7 +292,7 @@ def with_argument(token: str) -> list[psutil.Process]:
 
 
 def children(pid: int) -> list[psutil.Process]:
-    """The living processes that a process started."""
+    """Return the living processes that a process started."""
     found = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -305,25 +305,26 @@ def children(pid: int) -> list[psutil.Process]:
 
 
 def left_in(temporary: Path) -> list[str]:
-    """What is left in a system's temporary folder of a test's own.
+    """Return what is left in the system's temporary folder, of which each test has its own.
 
-    Python tries a new one with a file of eight letters, which a kill in that moment leaves.
+    Leave out files with names of eight letters: Python writes one to test the folder, and a kill at that
+    moment leaves it there.
     """
     return sorted(path.name for path in temporary.iterdir() if not re.fullmatch("[a-z0-9_]{8}", path.name))
 
 
 def signal_all(processes: Sequence[psutil.Process], number: int) -> None:
-    """Send a signal to processes; a guard that goes on ends its runner, which may be gone before its turn."""
+    """Send a signal to processes; a runner may be gone before its turn, ended by its guard."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
 
 
 def eventually(holds: Callable[[], object], complaint: Callable[[], str], timeout: float = LONG) -> None:
-    """Wait until something holds."""
+    """Wait until something is true."""
 
     def holds_now() -> object:
-        # a folder may go while it is listed
+        # a folder may disappear while it is listed
         with contextlib.suppress(FileNotFoundError):
             return holds()
         return False
@@ -336,22 +337,22 @@ def eventually(holds: Callable[[], object], complaint: Callable[[], str], timeou
 
 
 def in_time(seconds: float, measured: Callable[[], float]) -> bool:
-    """Whether it takes no longer, the best of three times: others may keep the machine busy."""
+    """Return whether the best of three times is short enough: others may keep the machine busy."""
     return any(measured() < seconds for _ in range(3))
 
 
-# -- what a run takes and gives -----------------------------------------------------------------------
+# -- inputs and outputs -------------------------------------------------------------------------------
 
 
 def make_inputs(folder: Path, texts: Mapping[str, str]) -> Path:
-    """Write input files and their list, with a label for each; returns the list."""
+    """Write input files and their list, with a label for each; return the list."""
     write_files(folder, dict(texts))
     rows = [[name, f"label of {name}"] for name in texts]
     return write_list(folder / "dataset.csv", [["input", "label"], *rows])
 
 
 def check_complete(output: Path, expected: Mapping[str, bytes]) -> None:
-    """The output folder holds what a fresh run made, and nothing else; so does the manifest."""
+    """Check that the output folder has what a fresh run makes, and nothing else; and so does the manifest."""
     found = published(output)
     assert found.keys() == expected.keys()
     assert [name for name in expected if found[name] != expected[name]] == []

@@ -1,4 +1,4 @@
-"""A recipe whose outputs carry their name and a checksum, so that each shows by itself whether it is whole.
+"""A recipe whose outputs contain their name and a checksum, so that each shows whether it is complete.
 
 Its inputs are JSON: what to make of them. `VERSION` in the environment is the version of its code.
 """
@@ -16,10 +16,10 @@ from splitter.dataset import Result
 
 
 class Marked(ProcessorDataset):
-    """Makes outputs in every way that there is.
+    """Make outputs in every way that there is.
 
     Args:
-        flavour: Stands in every output.
+        flavour: A number that every output contains.
     """
 
     version = os.environ.get("VERSION", "1")
@@ -36,7 +36,7 @@ class Marked(ProcessorDataset):
 
     def _outputs(self, input_file: InputFile, what: dict[str, Any]) -> Iterator[OutputFile]:
         for number in range(what["outputs"]):
-            # other names with every version and flavour, so that stale ones would show
+            # names differ with every version and flavour, so that stale outputs are noticed
             name = f"{number}-{self.version if number % 2 else self.flavour}.bin"
             about = {"input": input_file.input, "name": name, "recipe": [self.flavour, self.version]}
             body = json.dumps({**about, **what}).encode() + b"\n" + b"x" * (number * 1000)

@@ -1,20 +1,20 @@
-"""How thorough the tests are: quick as in the gate, or as long as it takes, with SPLITTER_NIGHTLY=1."""
+"""How thorough the tests are: quick, as for the gate, or complete, with SPLITTER_NIGHTLY=1."""
 
 import os
 
 from hypothesis import HealthCheck, settings
 
 NIGHTLY = os.environ.get("SPLITTER_NIGHTLY") == "1"
-# of the deaths and the faults at each change to the disk the gate tries one of so many
+# a run can die or fail at each change to the disk; the gate tries one of this many changes
 STRIDE = 1 if NIGHTLY else 7
 
 
 def depth(gate: int) -> int:
-    """How many examples of a property are tried, by how many the gate tries."""
+    """Return how many examples of a property to try, given how many the gate tries."""
     return gate * 10 if NIGHTLY else gate
 
 
-# the gate tries the same examples each time: what it finds is the fault of the change that it is for
+# the gate tries the same examples each time, so a failure comes from the change that is tested
 settings.register_profile(
     "splitter",
     max_examples=depth(50),

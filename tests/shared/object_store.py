@@ -1,7 +1,7 @@
-"""An object store of the tests' own: a real S3 server on loopback, also behind a proxy that fails requests.
+"""An object store for the tests: a real S3 server on loopback, also behind a proxy that lets requests fail.
 
 `s3` is a new bucket for one test, with the environment that makes every client find it; `faulty_s3` is the
-same through a proxy. What came of a test is looked at with boto3, past the proxy and past splitter.
+same through the proxy. Tests look at the results with boto3, without the proxy and without splitter.
 """
 
 import os
@@ -29,14 +29,14 @@ ACCESS = {
 
 @dataclass(frozen=True)
 class S3Server:
-    """Where the server is, where its proxy is, and the log of the proxy."""
+    """The URL of the server, that of its proxy, and the log of the proxy."""
 
     endpoint: str
     proxy: str
     log: Path
 
     def client(self) -> Any:
-        """A client of boto3's, which knows nothing of splitter."""
+        """Return a client of boto3, which is independent of splitter."""
         import boto3
 
         return boto3.client(
@@ -53,9 +53,9 @@ class Bucket:
     """A bucket, and how to reach it.
 
     Attributes:
-        name: What it is called.
-        environment: What makes a client find it: for processes that are not forked from this one.
-        client: boto3's client, past the proxy.
+        name: The name of the bucket.
+        environment: The variables that make a client find it, for processes not forked from this one.
+        client: A client of boto3 that does not use the proxy.
     """
 
     name: str
@@ -66,36 +66,36 @@ class Bucket:
     _noted: int = field(default=0)
 
     def url(self, prefix: str = "") -> str:
-        """The URL of a name in it."""
+        """Return the URL of a name in the bucket."""
         return f"s3://{self.name}/{prefix}"
 
     def keys(self, prefix: str = "") -> list[str]:
-        """All keys below a prefix, sorted."""
+        """Return all keys below a prefix, sorted."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         return sorted(found["Key"] for page in pages for found in page.get("Contents", []))
 
     def read(self, key: str) -> bytes:
-        """An object."""
+        """Return the content of an object."""
         content: bytes = self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
         return content
 
     def write(self, key: str, content: bytes) -> None:
-        """Put an object there."""
+        """Write an object."""
         self.client.put_object(Bucket=self.name, Key=key, Body=content)
 
     def tree(self, prefix: str) -> dict[str, bytes]:
-        """All objects below a folder but splitter's own, with their content: the twin of `published.tree`."""
+        """Return the content of each object below a folder, without splitter's own, as `published.tree`."""
         start = f"{prefix.rstrip('/')}/" if prefix else ""
         names = [key.removeprefix(start) for key in self.keys(start)]
         return {name: self.read(start + name) for name in names if not name.startswith(".splitter/")}
 
     def uploads(self) -> list[str]:
-        """The keys of multipart uploads that are open."""
+        """Return the keys of open multipart uploads."""
         found = self.client.list_multipart_uploads(Bucket=self.name).get("Uploads", [])
         return [upload["Key"] for upload in found]
 
     def requests(self) -> list[str]:
-        """The requests since this was asked last, as `GET /bucket/key`; only through the proxy."""
+        """Return the requests through the proxy since the last call, as `GET /bucket/key`."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         new, self._noted = lines[self._noted :], len(lines)
         return [line for line in new if line.partition(" /")[2].startswith(self.name)]
@@ -103,13 +103,13 @@ class Bucket:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """The server, in a process of its own."""
+    """Start the server in a separate process."""
     log = tmp_path_factory.mktemp("s3") / "requests"
     serving = subprocess.Popen(
         [sys.executable, SERVER, log],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        # moto says each request there
+        # moto logs each request there
         stderr=subprocess.DEVNULL,
         text=True,
     )
@@ -130,14 +130,14 @@ def bucket_of(
     seed: int = 0,
     kind: str = "any",
 ) -> Bucket:
-    """A new bucket; with a share, through the proxy, which fails so many of a hundred requests."""
+    """Make a bucket; with a share, behind the proxy, which lets `share` of a hundred requests fail."""
     client = server.client()
     name = f"bucket-{secrets.token_hex(6)}"
     client.create_bucket(Bucket=name)
     way = f"{share}-{kind}-{seed}-{name}" if share is not None else ""
     environment = {**ACCESS, "AWS_ENDPOINT_URL": f"{server.proxy}/{way}" if way else server.endpoint}
     if way:
-        # the waits of botocore's own retries would be most of the test; other clients go on without them
+        # waiting for botocore's own retries would take most of the test; other clients do not use them
         environment["AWS_MAX_ATTEMPTS"] = "1"
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
@@ -149,17 +149,17 @@ def bucket_of(
 
 @pytest.fixture
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A bucket of the test's own, which the environment leads to."""
+    """Make a bucket for one test, and the environment that makes clients find it."""
     return bucket_of(s3_server, monkeypatch)
 
 
 @pytest.fixture
 def recorded_s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A bucket whose requests are recorded."""
+    """Make a bucket whose requests are recorded."""
     return bucket_of(s3_server, monkeypatch, share=0)
 
 
 @pytest.fixture
 def faulty_s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A bucket behind a proxy that fails a fifth of the requests: throttled, reset, lost, half answered."""
+    """Make a bucket behind a proxy that fails a fifth of requests: throttled, reset, lost, half answered."""
     return bucket_of(s3_server, monkeypatch, share=FAULTY_SHARE, seed=1)

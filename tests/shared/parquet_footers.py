@@ -1,22 +1,22 @@
-"""Footers of Parquet files that lie: one number in them is another, and all else is as it was.
+"""Make footers of Parquet files lie: change one number, and leave everything else as it is.
 
-A footer is a struct in Thrift's compact protocol, with its length behind it.
+A footer is a struct in Thrift's compact protocol, followed by its length.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# of the compact protocol
+# the types of the compact protocol
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
-# fields by their numbers, in lists without their index
+# paths of fields by their numbers; the index in a list is left out
 ROWS_OF_FILE = (3,)
 SIZE_OF_GROUP, ROWS_OF_GROUP = (4, 2), (4, 3)
 VALUES, UNPACKED, PACKED, PAGES_AT = ((4, 1, 3, field) for field in (5, 6, 7, 9))
 
 
 class Number(NamedTuple):
-    """A number in a footer: the fields that lead to it, where it is, and what it says."""
+    """A number in a footer: the fields that lead to it, its position, and its value."""
 
     path: tuple[int, ...]
     start: int

@@ -1,9 +1,10 @@
 """What a power cut may leave of an output folder: the changes and syncs of runs, replayed in part.
 
-A run in the fork server (see dying.py) writes a trace. Before each change to the disk it notes what has
-changed since the one before, by comparing the whole folder, and each sync. From the trace comes what may be
-on disk at any cut: what was synced is there as it was then; of all else a file may be absent, empty or short,
-and a name may have appeared, moved or gone, or not. No order is assumed among changes that were not synced.
+A run in the fork server (see dying.py) writes a trace. Before each change to the disk, it compares the whole
+folder and notes what the change before has done; it also notes each sync. The trace shows what may be on disk
+after any cut: what was synced is there as it was at the sync; any other file may be absent, empty or short,
+and any other name may have appeared, moved or disappeared, or not. Changes that were not synced may reach the
+disk in any order.
 
     add dir "a"  add file "a/0"  sync file  rename "a" -> "b"  sync folder  |cut|  remove "b/0"
 """
@@ -16,27 +17,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# a folder by its number, and a name in it; that of the folder that the output lies in is TOP
+# the number of a folder, and a name in it; TOP is the number of the folder that contains the output
 Entry = tuple[int, str]
 TOP = 0
-# what is known of a number that has no content
+# the content of a number that is a folder
 FOLDER = None
 
 
 @dataclass
 class Tree:
-    """A folder: which number each name has, and what each number holds."""
+    """A folder: the number of each name, and the content of each number."""
 
     entries: dict[Entry, int] = field(default_factory=dict)
     contents: dict[int, bytes | None] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
 
     def paths(self) -> dict[str, bytes | None]:
-        """All names that can be reached, with their contents."""
+        """Return all names that can be reached, with their contents."""
         return {name: self.contents[number] for name, number in self.numbers_by_path().items()}
 
     def numbers_by_path(self) -> dict[str, int]:
-        """The same, with their numbers."""
+        """Return all names that can be reached, with their numbers."""
         found: dict[str, int] = {}
         folders = [("", TOP)]
         while folders:
@@ -50,7 +51,7 @@ class Tree:
 
 
 class Tracer:
-    """Writes the trace of a run; that of the next run may go on in the same file."""
+    """A writer of the trace of a run; the trace of the next run may continue in the same file."""
 
     def __init__(self, path: str, output: str) -> None:
         self._output, self.is_looking = output, False
@@ -63,7 +64,7 @@ class Tracer:
             self._next = max(self._tree.contents, default=0) + 1
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - until the process ends
         if is_first:
-            # what was there before is on disk
+            # all that existed before the run is on disk
             self.look()
             self.synced_all()
 
@@ -84,7 +85,7 @@ class Tracer:
             self._write("sync", number)
 
     def synced_all(self) -> None:
-        """Note that all is synced."""
+        """Note that everything is synced."""
         self._write("sync all")
 
     def _write(self, *event: Any) -> None:
@@ -140,7 +141,7 @@ class Tracer:
 
 
 def events_of(path: Path) -> list[tuple[Any, ...]]:
-    """The events of a trace; the last may be cut."""
+    """Return the events of a trace, without a last one that is cut off."""
     return [*_events(path)]
 
 
@@ -154,7 +155,7 @@ def _events(path: Path) -> Iterator[tuple[Any, ...]]:
 
 
 def replay(tree: Tree, event: tuple[Any, ...]) -> None:
-    """Do one change."""
+    """Apply one event to a tree."""
     kind, *what = event
     if kind == "content":
         tree.contents[what[0]] = what[1]
@@ -170,7 +171,7 @@ def replay(tree: Tree, event: tuple[Any, ...]) -> None:
 
 
 def steps_of(events: list[tuple[Any, ...]]) -> list[str]:
-    """What a run did, in words: syncs, renames and removals, from what was there before on."""
+    """Return what a run did, in words: syncs, renames and removals, without what was there before it."""
     tree, steps = Tree(), []
     for event in events:
         names = {number: name for name, number in tree.numbers_by_path().items()}
@@ -191,17 +192,17 @@ def steps_of(events: list[tuple[Any, ...]]) -> list[str]:
 
 
 def cuts_of(events: list[tuple[Any, ...]]) -> list[int]:
-    """Where a cut makes a difference: after each change or sync, from what was there before on."""
+    """Return where a cut makes a difference: before the run, and after each change or sync of it."""
     first = events.index(("sync all",))
     return [at + 1 for at, event in enumerate(events) if at >= first and event[0] != "numbers"]
 
 
 def after_cut(events: list[tuple[Any, ...]], cut: int, chance: random.Random) -> dict[str, bytes | None]:
-    """What may be below the folder of the output after a cut; the same chance gives the same."""
+    """Return what may be below the folder of the output after a cut; equal `chance`, equal result."""
     events = events[:cut]
     odds = chance.choice([0.0, 0.1, 0.5, 0.9, 1.0])
     tree, now = Tree(), Tree()
-    # of each folder, and of all, the last sync
+    # the last sync of each folder, and of everything
     synced: dict[int, int] = {}
     durable: dict[int, bytes | None] = {}
     last = -1
@@ -228,7 +229,7 @@ def after_cut(events: list[tuple[Any, ...]], cut: int, chance: random.Random) ->
 
 
 def put(found: dict[str, bytes | None], folder: Path) -> None:
-    """Make a folder hold this."""
+    """Write these files and folders into a folder."""
     for name, content in sorted(found.items()):
         if content is FOLDER:
             (folder / name).mkdir(parents=True)

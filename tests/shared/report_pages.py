@@ -1,4 +1,4 @@
-"""What the tests of the report share: its page as data, output folders to report on, and a browser."""
+"""What the tests of the report share: its page as data, output folders to report on, and a server."""
 
 import base64
 import contextlib
@@ -29,34 +29,34 @@ _BLOCK = '<script type="text/plain" id="{}">(.*?)</script>'
 
 
 def block(page: Path, name: str) -> str:
-    """One of the pieces of data in a page."""
+    """Return one of the pieces of data in a page."""
     found = re.findall(_BLOCK.format(name), page.read_text(encoding="ascii", errors="replace"), re.DOTALL)
     assert len(found) == 1
     return found[0]
 
 
 def summary_of(page: Path) -> Any:
-    """What the top of the page is made from."""
+    """Return the data that the top of the page is made from."""
     return json.loads(block(page, "summary"))
 
 
 def rows_of(page: Path) -> Any:
-    """What the table is made from."""
+    """Return the data that the table is made from."""
     return json.loads(zlib.decompress(base64.b64decode(block(page, "rows"))))
 
 
 def cells(packed: Any) -> list[Any]:
-    """The values of a column, however they are stored."""
+    """Return the values of a column, in whichever way they are stored."""
     return packed if isinstance(packed, list) else [packed["values"][code] for code in packed["codes"]]
 
 
 def column(rows: Any, name: str) -> list[Any]:
-    """A column of the table by its name."""
+    """Return the values of the column of the table with this name."""
     return next(cells(one["cells"]) for one in rows["columns"] if one["name"] == name)
 
 
 def speech(folder: Path) -> Path:
-    """The recordings of data_samples and their list, beside where outputs will be."""
+    """Copy the recordings of data_samples to a folder that will also have the outputs; return their list."""
     shutil.copytree(
         CHECKOUT / "data_samples", folder / "data_samples", ignore=shutil.ignore_patterns("words")
     )
@@ -64,7 +64,7 @@ def speech(folder: Path) -> Path:
 
 
 def troubled(folder: Path) -> Path:
-    """A list with recordings that can be cut and inputs that fail for two causes, and labels that hurt."""
+    """Make a list with recordings that can be cut, inputs that fail for two reasons, and hostile labels."""
     rows = [["input", "split", "label", "note"]]
     for number in range(4):
         name = f"talk {number}#?%41.wav"
@@ -79,7 +79,7 @@ def troubled(folder: Path) -> Path:
 
 
 def many_rows(output: Path, count: int) -> Path:
-    """An output folder with so many outputs, which are links to a few files."""
+    """Make an output folder with `count` outputs, which are links to a few files."""
     per_input, rate = 100, 8000
     pool = [write_sound(output.parent / f"pool-{n}.wav", tone(0.2 + 0.05 * n, rate), rate) for n in range(5)]
     frames = [soundfile.info(path).frames for path in pool]
@@ -108,7 +108,7 @@ def many_rows(output: Path, count: int) -> Path:
 
 
 def write_manifest(output: Path, header: list[str], rows: Iterable[list[Any]]) -> None:
-    """A manifest as a run would leave it, with the types of its columns."""
+    """Write a manifest as a run would, with the types of its columns."""
     with (output / "manifest.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([header, *rows])
     at = header.index("output")
@@ -119,7 +119,7 @@ def write_manifest(output: Path, header: list[str], rows: Iterable[list[Any]]) -
 
 @dataclass
 class Serving:
-    """`splitter serve` in a process of its own."""
+    """`splitter serve` in a separate process."""
 
     process: "subprocess.Popen[str]"
     url: str
@@ -127,7 +127,7 @@ class Serving:
 
 @contextlib.contextmanager
 def serving(output: Path, *options: str) -> Iterator[Serving]:
-    """Serve a folder at a port that is free."""
+    """Serve a folder on a free port."""
     process = subprocess.Popen(
         [sys.executable, "-m", "splitter", "serve", output, "--port=0", *options],
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},

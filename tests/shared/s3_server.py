@@ -1,6 +1,7 @@
-"""An S3 server on loopback, and a proxy before it that records requests and fails some of them.
+"""An S3 server on loopback, and a proxy in front of it that records requests and lets some of them fail.
 
-A script of its own, as tests fork and kill: it prints the two ports, and ends with its standard input.
+It is a separate program, because tests fork and kill. It prints the two ports, and ends when its standard
+input is closed.
 """
 
 import http.client
@@ -25,11 +26,11 @@ KINDS = ("slow down", "reset", LOST, HALF)
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """Passes requests on to the server; the first part of a request's path says which of them fail.
+    """A proxy that passes requests to the server; the first part of the path says which requests fail.
 
-    /<share>-<kind>-<seed>/<bucket>/<key>: of a hundred requests `share` fail, chosen by the seed and how many
-    came before; in any way, or in the one of that kind. Signatures are not checked by the server, so the path
-    may be another one there.
+    /<share>-<kind>-<seed>/<bucket>/<key>: `share` of a hundred requests fail, chosen by the seed and the
+    number of requests before, in the way that `kind` says, which may be `any`. The server does not check
+    signatures, so it may get a different path.
     """
 
     protocol_version = "HTTP/1.1"
@@ -37,12 +38,12 @@ class Proxy(http.server.BaseHTTPRequestHandler):
     log: Path
     counts: dict[str, int]
     gate = threading.Lock()
-    # an answer is sent at once
+    # send an answer in one piece, without delay
     wbufsize = -1
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        """Any request."""
+        """Handle any request."""
         body = self._body()
         way, _, rest = self.path.lstrip("/").partition("/")
         kind = self._fault(way)
@@ -72,7 +73,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             size = int(self.headers.get("Content-Length", 0))
             body = self.rfile.read(size)
             if len(body) < size:
-                # whoever sent it has died meanwhile: no server takes that for the whole
+                # the client has died meanwhile: no server takes a part of the body for all of it
                 raise ConnectionResetError
             return body
         parts = []
@@ -135,7 +136,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         return going_on
 
     def finish(self) -> None:
-        """The connection may be gone already."""
+        """Accept that the connection may be gone already."""
         try:
             super().finish()
         except (OSError, ValueError):
@@ -150,7 +151,7 @@ class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *arguments: Any) -> None:
-        """A client that goes away is nothing to print."""
+        """Print nothing: clients may disconnect."""
 
 
 def main(log: str) -> None:

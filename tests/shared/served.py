@@ -1,4 +1,4 @@
-"""Processes beside the tests that answer requests, a line of JSON each, until their standard input ends."""
+"""Processes that answer requests of the tests, a line of JSON each, until their standard input is closed."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ LONG = 120.0
 
 
 class Server:
-    """Such a process."""
+    """A process that answers requests."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Server:
         *,
         new_session: bool = False,
     ) -> None:
-        """`stderr` is a file for what it says itself, so that it does not mix with a test's output."""
+        """Start the process; `stderr` is a file for its messages, to keep them out of a test's output."""
         self._stderr = stderr
         with stderr.open("wb") if stderr else contextlib.nullcontext() as file:
             self.process = subprocess.Popen(
@@ -35,7 +35,7 @@ class Server:
             )
 
     def ask(self, request: Mapping[str, Any]) -> Any:
-        """Send a request; its answer."""
+        """Send a request; return its answer."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(request) + "\n")
@@ -45,5 +45,5 @@ class Server:
         return json.loads(answer)
 
     def close(self) -> None:
-        """End it; it has no children left."""
+        """End the process, which must have no children left."""
         self.process.communicate(timeout=LONG)

@@ -1,4 +1,4 @@
-"""Recordings for the tests, and witnesses of what is in them that share no code with splitter."""
+"""Recordings for the tests, and ways to read them that share no code with splitter."""
 
 import io
 import shutil
@@ -20,7 +20,7 @@ needs_sox = pytest.mark.skipif(shutil.which("sox") is None, reason="needs sox (D
 
 
 def noise(frames: int, channels: int = 1, subtype: str = "PCM_16", seed: int = 0) -> np.ndarray:
-    """Samples that use all bits of an encoding, the largest and the smallest among them."""
+    """Return samples that use all bits of an encoding, including the largest and the smallest value."""
     chance = np.random.default_rng(seed)
     if subtype in {"FLOAT", "DOUBLE"}:
         kind = np.float32 if subtype == "FLOAT" else np.float64
@@ -33,7 +33,7 @@ def noise(frames: int, channels: int = 1, subtype: str = "PCM_16", seed: int = 0
 
 
 def tone(seconds: float, rate: int, channels: int = 1, hertz: float = 440.0) -> np.ndarray:
-    """Something to hear, in 16 bits."""
+    """Return an audible tone, in 16 bits."""
     time = np.arange(round(seconds * rate)) / rate
     columns = [np.sin(2 * np.pi * hertz * (1 + number) * time) for number in range(channels)]
     return (np.stack(columns, axis=1) * 12000).astype(np.int16)
@@ -42,7 +42,7 @@ def tone(seconds: float, rate: int, channels: int = 1, hertz: float = 440.0) -> 
 def write_sound(
     path: Path, frames: np.ndarray, rate: int = 8000, subtype: str = "PCM_16", container: str = "WAV"
 ) -> Path:
-    """Let libsndfile write a file, whatever its name."""
+    """Write a file with libsndfile; its name need not match its format."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         soundfile.write(file, frames, rate, subtype, format=container)
@@ -61,7 +61,7 @@ def wav(  # noqa: PLR0913 - each is a word of the header
     before: bytes = b"",
     after: bytes = b"",
 ) -> bytes:
-    """A WAV file made by hand, with what its header is to state."""
+    """Return a WAV file made by hand, whose header states what the arguments say."""
     size = channels * bits // 8 if frame_bytes is None else frame_bytes
     head = struct.pack("<HHIIHH", code, channels, rate, min(rate * size, 2**32 - 1), size, bits)
     data = struct.pack("<4sI", b"data", len(content) if stated is None else stated) + content
@@ -70,13 +70,13 @@ def wav(  # noqa: PLR0913 - each is a word of the header
 
 
 def chunks_of(path: Path | str, **parameters: Any) -> tuple[list[OutputFile], dict[str, Any]]:
-    """What the recipe `chunk` makes of one recording, and what it says of it; nothing is written."""
+    """Return what the recipe `chunk` makes of one recording, and its metadata; write nothing."""
     outputs, about = Chunk([str(path)], **parameters)[0]
     return list(outputs), about
 
 
 def samples_of(content: bytes, dtype: str = "int32") -> np.ndarray:
-    """The samples of a file, as libsndfile has them."""
+    """Return the samples of a file, as libsndfile decodes them."""
     return soundfile.read(io.BytesIO(content), dtype=dtype, always_2d=True)[0]
 
 
@@ -93,7 +93,7 @@ def ffmpeg(*arguments: str | Path, stdin: bytes | None = None) -> bytes:
 def decoded_by_ffmpeg(
     paths: Sequence[Path], channels: int, scratch: Path, kind: str = "s32"
 ) -> list[np.ndarray]:
-    """The samples of some files, all decoded by one ffmpeg: 32-bit integers (s32) or numbers (f64)."""
+    """Return the samples of files, all decoded by one ffmpeg: 32-bit integers (s32) or floats (f64, f32)."""
     arguments: list[str | Path] = []
     for path in paths:
         arguments += ["-i", f"file:{path}"]
@@ -115,7 +115,7 @@ def decoded_by_ffmpeg(
 
 
 def encoded_by_ffmpeg(frames: np.ndarray, rate: int, target: Path, *options: str) -> Path:
-    """Let ffmpeg write 16-bit samples as a file."""
+    """Write 16-bit samples to a file with ffmpeg."""
     channels = str(frames.shape[1])
     raw = ["-f", "s16le", "-ar", str(rate), "-ac", channels, "-i", "-"]
     ffmpeg(*raw, *options, target, stdin=frames.astype("<i2").tobytes())
@@ -123,6 +123,6 @@ def encoded_by_ffmpeg(frames: np.ndarray, rate: int, target: Path, *options: str
 
 
 def half_even(number: int, by: int) -> int:
-    """A quotient rounded to a whole number, halves to even: in whole numbers only."""
+    """Return a quotient rounded to a whole number, halves to even, computed with integers only."""
     whole, rest = divmod(number, by)
     return whole + (2 * rest > by or (2 * rest == by and whole % 2 == 1))

@@ -13,7 +13,7 @@ from splitter.recipes.chunk import Chunk
 
 RATE = 8000
 SINKS = ("files", "webdataset", "parquet")
-# text that one reader or another takes for something else
+# texts that some readers take for something else
 TEXTS = {
     "a": "He said: “one, two”.",
     "b": '"Quoted", twice ""',

@@ -1,8 +1,8 @@
-"""The process that the runs of steps.py are forked from: one request a line on its standard input.
+"""The process that forks the runs of steps.py: each line of its standard input is a request.
 
 A run has real workers, and counts the changes to the disk that its processes begin: those of the driver, of
-the guard, and of the runner, each from 1 on. At one of them it dies, in one of four ways, or it is held there
-while another process of it dies.
+the guard and of the runner are each counted from 1. At one of these changes, processes of the run die, in one
+of four ways; if it is not the process at the change that dies first, that process is held there meanwhile.
 """
 
 import contextlib
@@ -29,14 +29,14 @@ from splitter.system.exit_signals import end_at_signals
 ROLES = ("driver", "guard", "runner")
 LONG = 60.0
 SECONDS_TO_BE_GONE = 30.0
-# of a process that was told to end while it was held
+# how long a process stays held after the driver was told to end
 SECONDS_HELD = 0.1
 CHANGING = ("put_object", "copy_object", "delete_object", "delete_objects", "complete_multipart_upload")
 _COUNT = struct.Struct("q")
 
 
 def _serve() -> None:
-    # what is left of a run comes to this process when its parent dies
+    # become the parent of the processes of a run whose own parent dies
     adopt_orphans()
     gc.freeze()
     for line in sys.stdin:
@@ -50,7 +50,7 @@ def _serve() -> None:
 
 
 class _Steps:
-    """How many changes the processes of a run have begun, by their role: memory that all of them share."""
+    """The number of changes that the processes of a run have begun, by role, in memory that all share."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _COUNT.size * len(ROLES))
@@ -66,7 +66,7 @@ class _Steps:
 
 
 class _Fate:
-    """What becomes of a process of the run at its changes."""
+    """The fate of a process of the run at its changes."""
 
     def __init__(self, steps: _Steps, request: dict[str, Any], told: int, go: int) -> None:
         self._steps, self._told, self._go = steps, told, go
@@ -85,7 +85,7 @@ class _Fate:
             os.kill(os.getpid(), self._signal)
             return
         os.write(self._told, b"here")
-        # until the other end is closed; a signal handler runs meanwhile
+        # wait until the other end is closed; signal handlers can run meanwhile
         os.read(self._go, 1)
 
     def _my_role(self) -> str:
@@ -95,7 +95,7 @@ class _Fate:
 
 
 class _Watch(dying.Watch):
-    """Counts what changes the output, and nothing else that the processes of a run write."""
+    """A watch that counts changes to the output, and nothing else that the processes of a run write."""
 
     def __init__(self, fate: _Fate, log: int, output: str) -> None:
         self._output = output
@@ -125,12 +125,12 @@ class _Watch(dying.Watch):
     def _is_output(self, path: Any) -> bool:
         if not isinstance(path, str):
             return False
-        # what has no folder is a name in one that is open
+        # a relative path is a name in a folder that is open
         return path.startswith(self._output) or not path.startswith("/")
 
 
 def _run(request: dict[str, Any]) -> dict[str, Any]:
-    """A run to its end, whatever that is; how it ended, and how many changes it began."""
+    """Run to the end or to a death; return how the run ended, and how many changes it began."""
     steps = _Steps()
     told, telling = os.pipe()
     holding, go = os.pipe()
@@ -164,10 +164,10 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _strike(driver: int, request: dict[str, Any]) -> None:
-    """While a process of the run is held at a step."""
+    """Kill processes of the run, or signal the driver, while a process is held at a step."""
     match request["death"]:
         case "all":
-            # so that none notices the end of another
+            # so that the driver does not notice the end of another process
             os.kill(driver, signal.SIGSTOP)
             for pid in [*_below(driver), driver]:
                 with contextlib.suppress(ProcessLookupError):
@@ -179,14 +179,14 @@ def _strike(driver: int, request: dict[str, Any]) -> None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """The processes that one has started, the oldest first."""
+    """Yield the processes below one, the oldest first."""
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(pid).children(recursive=True):
             yield child.pid
 
 
 def _wait_for_others() -> list[str]:
-    """Wait until all that a driver has left is gone; what is not is ended, and named."""
+    """Wait until all processes that a driver has left are gone; kill and return those that do not end."""
     left: list[str] = []
     give_up = time.monotonic() + SECONDS_TO_BE_GONE
     while True:
@@ -222,7 +222,7 @@ def _become_a_run(request: dict[str, Any]) -> None:
 
 
 def _continue(request: dict[str, Any]) -> list[int]:
-    """Commands one after the other, in one process; their exit codes."""
+    """Run commands one after the other, in one process; return their exit codes."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:

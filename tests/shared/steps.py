@@ -1,7 +1,7 @@
 """Runs in real processes that die at one of their changes to the disk, in each way that there is.
 
-A trial is a copy of an output folder as it was before, a run that changes it and dies, and the commands that
-come after. It is forked from a process that has imported what it needs (see step_server.py).
+A trial begins with a copy of an output folder; a run changes it and dies, and then other commands run. All of
+them are forked from a process that has imported what they need (see step_server.py).
 """
 
 import shutil
@@ -17,7 +17,7 @@ from launcher import environment
 from served import Server
 
 SERVER = Path(__file__).with_name("step_server.py")
-# at once all processes, the one at the step, the driver while the other is held, or a signal to the driver
+# kill all processes at once, the one at the step, or the driver while that one is held; or signal the driver
 DEATHS = ("all", "one", "driver", "signal")
 ROLES = ("driver", "guard", "runner")
 ASKING = (signal.SIGINT, signal.SIGTERM)
@@ -28,9 +28,9 @@ class Step:
     """A change to the disk, and what happens there.
 
     Attributes:
-        role: Of the process that is about to make it.
-        number: Which of this role's changes it is, from 1 on.
-        death: Who dies there.
+        role: The role of the process that is about to make the change.
+        number: Which of this role's changes it is, counted from 1.
+        death: What dies there: one of DEATHS.
     """
 
     role: str
@@ -43,9 +43,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Trial:
-    """How a run ended: its exit code, or minus the signal that killed it.
+    """The end of a run.
 
     Attributes:
+        code: Its exit code, or minus the signal that killed it.
         steps: How many changes to the disk each role began.
         left: Processes that did not end.
         said: What it printed.
@@ -72,7 +73,7 @@ class StepServer:
         self._folder.cleanup()
 
     def ask(self, request: Mapping[str, Any]) -> tuple[Any, str, list[str]]:
-        """Send a request; its answer, what was printed, and the kinds of the changes to the disk."""
+        """Send a request; return its answer, what was printed, and the kinds of the changes to the disk."""
         said, log = Path(self._folder.name, "said"), Path(self._folder.name, "log")
         said.write_text("")
         log.write_text("")
@@ -82,12 +83,12 @@ class StepServer:
 
 @dataclass(frozen=True)
 class Output:
-    """Where runs write to, and how to run them.
+    """The output of runs, and the way to start them.
 
     Attributes:
-        server: What forks them.
-        output: The folder, or the URL.
-        group: How many tiny inputs share a group at most.
+        server: The process that forks the runs.
+        output: The output folder, or its URL.
+        group: The largest number of tiny inputs that share a group.
         environ: The environment of each run.
     """
 
@@ -97,7 +98,7 @@ class Output:
     environ: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, arguments: Sequence[str], step: Step | None = None, **environ: str) -> Trial:
-        """A run to its end, or to a death at a step."""
+        """Run to the end, or to a death at a step."""
         request = {**self._request(environ), "arguments": [*arguments]}
         if step:
             which = ASKING[step.number % len(ASKING)]
@@ -106,7 +107,7 @@ class Output:
         return Trial(**answer, said=said, log=log)
 
     def finish(self, *commands: Sequence[str], **environ: str) -> tuple[list[int], str]:
-        """Commands one after the other in one process; their exit codes, and what they printed."""
+        """Run commands one after the other in one process; return their exit codes, and what they printed."""
         commanded = {"commands": [[*command] for command in commands]}
         codes, said, _ = self.server.ask({**self._request(environ), **commanded})
         return codes, said
@@ -116,17 +117,17 @@ class Output:
 
 
 def restore(before: Path, output: Path) -> None:
-    """Make a folder what it was before."""
+    """Replace a folder with the copy of what it was before."""
     shutil.rmtree(output, ignore_errors=True)
     if before.exists():
         shutil.copytree(before, output, symlinks=True)
 
 
 def each_death(steps: Mapping[str, int], deaths: Sequence[str] = DEATHS) -> Iterator[Step]:
-    """Every death at every step of a run that began so many changes."""
+    """Yield every death at every step of a run; `steps` is how many changes each role began."""
     for role in ROLES:
         for number in range(1, steps[role] + 1):
             for death in deaths:
-                # where the driver is at the step, it is the driver that dies alone
+                # at a step of the driver, the death `driver` is the same as `one`
                 if (role, death) != ("driver", "driver"):
                     yield Step(role, number, death)

@@ -1,4 +1,4 @@
-"""Output folders as a stranger might send them, and what must not be touched by whoever opens one."""
+"""Output folders as a stranger might send them, and files that opening one must not touch."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ OWN = ".splitter"
 
 
 def victim_tree(folder: Path) -> Path:
-    """A folder beside the output that belongs to whoever received that."""
+    """Make a folder beside the output that belongs to the person who received the output."""
     victim = folder / "victim"
     (victim / "deep" / "er").mkdir(parents=True)
     for name in (".bashrc", "x", "0.txt", "000001-000000", "deep/er/file", "key"):
@@ -29,7 +29,7 @@ def victim_tree(folder: Path) -> Path:
 
 
 def pictured(victim: Path) -> dict[str, object]:
-    """All that can be known of a folder: names, modes, times and bytes."""
+    """Return all that can be known about a folder: names, modes, times and bytes."""
     found: dict[str, object] = {}
     for path in (victim, *sorted(victim.rglob("*"))):
         seen = os.lstat(path)
@@ -40,7 +40,7 @@ def pictured(victim: Path) -> dict[str, object]:
 
 @contextlib.contextmanager
 def at_most(more: int) -> Iterator[None]:
-    """Let this process take so much memory more than it has, as far as the system can see to that."""
+    """Limit the memory of this process to `more` bytes beyond what it has, if the system can tell that."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     try:
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -54,7 +54,7 @@ def at_most(more: int) -> Iterator[None]:
 
 
 def begun(output: Path, *, names=(), moves=None, keys=(1,), record: bytes | None = None) -> None:
-    """A batch that was begun, as a stranger would write it, with its checksum right."""
+    """Write a begun record as a stranger would, with a correct checksum."""
     content = {"keys": [*keys], "names": [*names]}
     if moves is not None:
         content["moves"] = moves
@@ -63,7 +63,7 @@ def begun(output: Path, *, names=(), moves=None, keys=(1,), record: bytes | None
 
 
 def recorded(output: Path, name: str, *, key: int = 7) -> None:
-    """A commit that says that an output of an input has this name."""
+    """Write a commit record that says that an output of an input has this name."""
     writer = RecordWriter()
     row = f'x.txt,"{name}",1,xxh128:0,p,w\n'.encode()
     writer.add(key, 1, DONE, head=HEAD, outputs=1, size=1, text=row)
@@ -71,7 +71,7 @@ def recorded(output: Path, name: str, *, key: int = 7) -> None:
 
 
 def linked(name: str, target: str = "") -> Callable[[Path, Path], None]:
-    """Have a link stand where something was, or where something will be."""
+    """Return a function that puts a link where something is, or where something will be."""
 
     def plant(output: Path, victim: Path) -> None:
         path = output / name
@@ -85,7 +85,7 @@ def linked(name: str, target: str = "") -> Callable[[Path, Path], None]:
 
 
 def piped(name: str) -> Callable[[Path, Path], None]:
-    """A named pipe, which blocks whoever opens it."""
+    """Return a function that makes a named pipe, which blocks any process that opens it."""
 
     def plant(output: Path, victim: Path) -> None:
         (output / name).unlink(missing_ok=True)
@@ -95,7 +95,7 @@ def piped(name: str) -> Callable[[Path, Path], None]:
 
 
 def staged(output: Path) -> None:
-    """A file in staging that a promise may move."""
+    """Write a file in staging that a promise may move."""
     path = output / OWN / "staging" / "000009-000000" / "evil"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("evil")

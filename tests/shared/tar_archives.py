@@ -1,4 +1,4 @@
-"""Archives made and read by Python's own tarfile, as the tools' oracle; and random ones."""
+"""Archives made and read by Python's own tarfile, as an oracle for the tools; and random archives."""
 
 import io
 import itertools
@@ -15,7 +15,7 @@ Members = list[tuple[str, bytes]]
 
 
 def tar_bytes(members: Iterable[tuple[str, bytes]], kind: int = tarfile.PAX_FORMAT) -> bytes:
-    """An archive."""
+    """Return an archive."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=kind, encoding="utf-8", errors="surrogateescape") as tar:
         for name, content in members:
@@ -31,7 +31,7 @@ def write_tar(path: Path, members: Iterable[tuple[str, bytes]], kind: int = tarf
 
 
 def read_tar(path: Path) -> Members:
-    """The files of an archive, each checked to have the headers that never change."""
+    """Return the files of an archive; check that each has the headers that never change."""
     found = []
     with tarfile.open(path, encoding="utf-8", errors="surrogateescape") as tar:
         for info in tar:
@@ -43,13 +43,13 @@ def read_tar(path: Path) -> Members:
 
 
 def key_of(name: str) -> str:
-    """By WebDataset's own expression."""
+    """Return the key of a name, by WebDataset's own expression."""
     match = re.match(r"^((?:.*/|)[^.]+)[.]([^/]*)$", name, re.DOTALL)
     return match[1] if match else name
 
 
 def grouped(members: Members) -> list[tuple[str, Members]]:
-    """Neighbours of one key."""
+    """Return neighboring members of the same key as groups."""
     return [(key, list(group)) for key, group in itertools.groupby(members, lambda one: key_of(one[0]))]
 
 

@@ -11,7 +11,7 @@ Fault = Callable[["Answer"], bool]
 
 
 class Answer(BaseHTTPRequestHandler):
-    """Answers one connection; `fault` may answer in its stead, and then says so."""
+    """A handler of one connection; the server's `fault` may answer instead, and then returns True."""
 
     protocol_version = "HTTP/1.1"
     server: "Web"
@@ -47,11 +47,11 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        """Nothing is printed."""
+        """Print nothing."""
 
 
 class Web(ThreadingHTTPServer):
-    """The server."""
+    """A web server, with its files and the requests that it got."""
 
     daemon_threads = True
 
@@ -62,29 +62,29 @@ class Web(ThreadingHTTPServer):
         self.fault: Fault = lambda _: False
 
     def url(self, name: str = "") -> str:
-        """The URL of a file."""
+        """Return the URL of a file."""
         return f"http://127.0.0.1:{self.server_port}/{name}"
 
     def key(self, name: str) -> str:
-        """Where the outputs of a file go when it lies outside the root."""
+        """Return where the outputs of a file go if it is outside the root."""
         return f"127.0.0.1:{self.server_port}/{name}"
 
     def put(self, **files: str) -> None:
-        """Files by their names, a double underscore for a slash and a single one for a dot."""
+        """Add files by name; in a name, a double underscore is a slash, and a single one is a dot."""
         for name, text in files.items():
             self.files["/" + name.replace("__", "/").replace("_", ".")] = text.encode()
 
     def count(self, command: str) -> int:
-        """How many requests of a kind there were."""
+        """Return how many requests of a kind there were."""
         return sum(request.startswith(f"{command} ") for request in self.requests)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed is no error."""
+        """Ignore clients that were killed."""
 
 
 @contextlib.contextmanager
 def web_server() -> Iterator[Web]:
-    """A server, for as long as it is needed."""
+    """Run a server inside the `with` block."""
     with Web() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

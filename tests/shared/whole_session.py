@@ -1,4 +1,4 @@
-"""What holds for a session of tests, whichever of them are chosen; pyproject.toml names it as a plugin."""
+"""The setup of every session of tests, whichever are selected; pyproject.toml names it as a plugin."""
 
 import compileall
 import gc
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).parents[2]
 OWN_CLUSTERS = re.compile(r"test_ray_(client|code|data|display|growth|hosts|job)\.|a-cluster")
-# a cluster ends by itself now and then: so many tests on Ray may need a second try
+# a cluster sometimes ends by itself, so this many tests on Ray may need a second try
 MOST_TRIED_AGAIN = 2
-# large parts of what is installed that nothing here imports
+# large parts of installed packages that nothing here imports
 UNUSED = re.compile(
     r"/(_?tests|sympy|sklearn|_inductor|_dynamo|torch/(ao|onnx|testing|_export|_numpy|_vendor)|torchgen|trio|"
     r"numba/cuda|mypyc?|setuptools|ray/(rllib|serve|tune|train|llm)|jedi|parso|prompt_toolkit|pyasn1_modules|"
     r"moto/(?!core|cloudwatch|events|iam|moto|s3|util)[a-z0-9]+|mpmath|narwhals|devtools|distlib|virtualenv|"
     r"huggingface_hub/cli|numpy/distutils|wcwidth|onnxruntime/(quantization|tools|transformers))/"
 )
-# what starts processes, servers and browsers
+# fixtures that start processes, servers and browsers
 SLOW_FIXTURES = {
     *("launcher_process", "mounting_process", "server", "s3_server", "disk", "site"),
     *("chromium_of_all", "speech_output", "troubled_output", "many_output", "loose"),
 }
 
-# Hugging Face's library looks at these when it is imported: nothing is fetched, nothing is left behind
+# Hugging Face's library reads these when it is imported, and then fetches nothing and leaves nothing behind
 _CACHE = tempfile.TemporaryDirectory(prefix="splitter-tests-", ignore_cleanup_errors=True)
 os.environ |= {"HF_HOME": _CACHE.name, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 os.environ |= {"HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
-# librosa compiles much when it is first imported, and little is asked of it
+# librosa compiles much when it is first imported, and the tests use little of it
 os.environ.setdefault("NUMBA_OPT", "0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What the tests start minds signals, also where a shell started pytest in the background."""
+    """Let the programs that tests start obey signals, even if a shell started pytest in the background."""
     config.addinivalue_line("markers", "slow: takes long; `-m 'not slow'` is the quick loop")
     config.addinivalue_line("markers", "quick: is in the quick loop though it starts processes")
     config.option.rerun_show_tracebacks = True
@@ -58,9 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _compile() -> None:
-    """Compile once what a thousand programs import, also where PYTHONDONTWRITEBYTECODE is set.
+    """Compile once what a thousand programs import, even if PYTHONDONTWRITEBYTECODE is set.
 
-    Of what is installed that is what pip has not compiled, but for large parts that nothing here imports.
+    Installed packages are compiled if pip has not done it, without large parts that nothing here imports.
     """
     compileall.compile_dir(CHECKOUT / "splitter", quiet=2)
     ray = find_spec("ray")
@@ -69,17 +69,17 @@ def _compile() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is here now is never looked at for garbage, and not copied into the processes that tests fork."""
+    """Leave existing objects out of garbage collection, which would copy them into the forks of tests."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts clusters comes first, since it takes longest, and may be tried once more.
+    """Put tests that start clusters first, since they take longest; they may be tried once more.
 
-    What it has failed with is shown all the same, and the summary names it. All else has one try. The cluster
-    that tests share is started after those that need none, or one of their own.
+    The failure of the first try is still shown, and the summary names the test. All other tests have one try.
+    Tests that share a cluster come after those that need none or start another.
     """
     items.sort(key=lambda item: (not of_ray(item.path.name), "cluster" in getattr(item, "fixturenames", ())))
     for item in items:
@@ -90,9 +90,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Whether a test is left out of the quick loop: what takes long by its nature, or says so itself."""
+    """Return whether a test is to be marked as slow, which the quick loop leaves out."""
     if not isinstance(item, pytest.Function):
-        # an example of the documentation; those of docstrings start nothing
+        # an example of the documentation; the examples in docstrings start nothing
         return item.path.suffix != ".py"
     is_property = getattr(item.function, "is_hypothesis_test", False)
     takes_long = is_property or bool(SLOW_FIXTURES & {*item.fixturenames})
@@ -101,9 +101,10 @@ def is_slow(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
-    """With several processes (`-n 2`) a file is one process's, and all that share a cluster are one's.
+    """Give all tests of a file to one of several processes (`-n 2`), and all that share a cluster, too.
 
-    So a module's fixtures are made once. Those that start clusters of their own are another's, one by one.
+    So the fixtures of a module are made once. Tests that start their own clusters also share a process, which
+    runs them one by one.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -120,5 +121,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 
 
 def of_ray(name: str) -> bool:
-    """Whether what stands in a file of this name starts a cluster."""
+    """Return whether the tests in a file of this name start a cluster."""
     return bool(re.match(r"(test_)?ray|a-cluster", name))

@@ -1,4 +1,4 @@
-"""Shards as the sinks make them, by tarfile and pyarrow: an oracle that shares no code with splitter."""
+"""Shards like those of the sinks, by tarfile and pyarrow: an oracle that shares no code with splitter."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ Rows = list[dict[str, Any]]
 
 
 def as_shards(outputs: Path, target: Path, kind: str, *, per_shard: int = 3) -> Path:
-    """The outputs of a run with loose files, as an output folder of shards."""
+    """Write the outputs of a run with loose files as an output folder of shards."""
     rows: Rows = [dict(row) for row in read_table(outputs / "manifest.csv")]
     (target / "shards").mkdir(parents=True)
     numbers: dict[str, int] = {}
