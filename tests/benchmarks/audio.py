@@ -1,4 +1,4 @@
-"""The cost of more sound: splitter beside a lower bound and its peers, in turn, in several jobs."""
+"""The cost of more sound: splitter, a lower bound and other tools take turns at several jobs."""
 
 import re
 import shutil
@@ -20,9 +20,9 @@ NAMES = ("bound", "splitter", *(name for name in CONTENDERS if name != "bound"))
 
 
 def main() -> None:
-    """Measure, and print what was measured where."""
+    """Measure, and print the results, the machine and the versions."""
     parts_of = {("ffmpeg", "many"): 10, ("silero", "speech"): 2}
-    # where frames are copied, encoding them again takes a hundred times as long
+    # other contenders copy the frames of these; ffmpeg encodes them again, in a hundred times the time
     parts_of |= {("ffmpeg", "mp3"): 4, ("ffmpeg", "opus"): 4}
     contest = Contest(NAMES, missing, command, checked, parts_of)
     arguments = contest.parse_arguments(__doc__, list(JOBS))
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def describe_programs() -> str:
-    """Name the versions of the programs that are there."""
+    """Return the versions of the programs that are installed."""
     found = []
     for program, option in (("sox", "--version"), ("ffmpeg", "-version")):
         if shutil.which(program):
@@ -43,7 +43,7 @@ def describe_programs() -> str:
 
 
 def missing(name: str, job: Job) -> str | None:
-    """Tell whether a contender has to sit out."""
+    """Return why a contender has to sit out a job; None if it takes part."""
     if name not in ("splitter", *contenders_for(job)):
         return NOT_FOR_IT
     if name == "splitter":
@@ -59,7 +59,7 @@ def missing(name: str, job: Job) -> str | None:
 
 
 def contenders_for(job: Job) -> tuple[str, ...]:
-    """Name those that a job is for, beside splitter."""
+    """Return the contenders for a job, besides splitter."""
     if job.listens:
         return LISTENERS[job.name]
     if not job.is_lossy:
@@ -81,7 +81,7 @@ def command(name: str, recordings: RecordingSet, out: Path, workers: int) -> lis
 
 
 def checked(name: str, recordings: RecordingSet, out: Path) -> str:
-    """See that a contender has done its job."""
+    """Check that a contender has done its job; return how well."""
     if name == "bytes":
         return check_bytes(recordings, out)
     if recordings.job.listens:
@@ -92,7 +92,7 @@ def checked(name: str, recordings: RecordingSet, out: Path) -> str:
 
 
 def check_bytes(recordings: RecordingSet, out: Path) -> str:
-    """See that as many bytes were copied as there are."""
+    """Check that all bytes were copied."""
     wanted = sum(path.stat().st_size for path in recordings.recordings)
     found = sum(path.stat().st_size for path in out.rglob("*.*"))
     if found != wanted:
@@ -101,7 +101,7 @@ def check_bytes(recordings: RecordingSet, out: Path) -> str:
 
 
 def count_pieces(recordings: RecordingSet, out: Path) -> str:
-    """Say what was found in one recording: contenders differ in what silence is."""
+    """Return what was found in one recording: contenders differ in what silence is."""
     pieces = find_pieces(out, "wav")
     if set(pieces) != {path.stem for path in recordings.recordings}:
         raise WrongError(f"pieces of {len(pieces)} recordings, expected {len(recordings.names)}")

@@ -1,4 +1,4 @@
-"""See that the pieces of recordings are what was asked for, and how exact they are."""
+"""Check that the pieces of recordings are what was asked for, and measure how exact they are."""
 
 import functools
 import math
@@ -17,18 +17,18 @@ Array = npt.NDArray[Any]
 RECORDING = re.compile(r"speech-\d{5}")
 SECONDS_AT_AN_EDGE = 0.005
 FULL_SCALE = 32_768
-# Resamplers differ by what their filters let pass; one that begins anew in each piece is off by far more at
+# Resamplers differ in what their filters let pass; one that starts again for each piece is off by far more at
 # its edges.
 SAME_SOUND_DB = -50.0
 SEAM_DB = 12.0
 
 
 class WrongError(Exception):
-    """A contender's pieces are not what was asked for."""
+    """The pieces of a contender are not what was asked for."""
 
 
 def check(recordings: RecordingSet, out: Path) -> str:
-    """See that all pieces are there and have the right length; tell how exact they are."""
+    """Check that all pieces are there and have the right length; return how exact they are."""
     job = recordings.job
     pieces = find_pieces(out, job.made_as)
     names = {path.stem for path in recordings.recordings}
@@ -49,7 +49,7 @@ def check(recordings: RecordingSet, out: Path) -> str:
 
 
 def find_pieces(out: Path, ending: str) -> dict[str, list[Path]]:
-    """Give the pieces of each recording in order of time, by the numbers in their paths."""
+    """Return the pieces of each recording in order of time, by the numbers in their paths."""
     pieces: dict[str, list[Path]] = {}
     for path in out.rglob(f"*.{ending}"):
         name = RECORDING.search(str(path.relative_to(out)))
@@ -64,7 +64,7 @@ def find_pieces(out: Path, ending: str) -> dict[str, list[Path]]:
 
 
 def read_piece(path: Path, job: Job, expected: Array) -> Array:
-    """Decode a piece, and see that its header is right too."""
+    """Decode a piece, and check that its header is right, too."""
     wanted = (job.made_rate, expected.shape[1], "PCM_16", len(expected))
     with soundfile.SoundFile(path) as file:
         stated = (file.samplerate, file.channels, file.subtype, file.frames)
@@ -78,7 +78,7 @@ def read_piece(path: Path, job: Job, expected: Array) -> Array:
 
 @functools.lru_cache(maxsize=DISTINCT)
 def whole(recording: Path, rate: int) -> Array:
-    """Give all samples of a recording; at another rate as one channel, resampled at once."""
+    """Return all samples of a recording; at another rate, as one channel that is resampled as a whole."""
     samples, recorded_rate = soundfile.read(recording, dtype="int16", always_2d=True)
     if rate == recorded_rate:
         return samples
@@ -89,7 +89,7 @@ def whole(recording: Path, rate: int) -> Array:
 
 
 def errors(found: Array, expected: Array, rate: int) -> tuple[float, float]:
-    """Give the largest differences inside of a piece and at its edges, in steps of 16 bits."""
+    """Return the largest differences inside a piece and at its edges, in steps of 16 bits."""
     if expected.dtype == found.dtype and np.array_equal(found, expected):
         return 0.0, 0.0
     differences = np.abs(found.astype(np.float32) - expected).max(axis=1)

@@ -1,8 +1,8 @@
 """The contenders for sound: run as `python audio_contenders.py NAME JOB dataset.csv out --workers 2`.
 
-Each cuts the recordings of the set into the pieces of the job, and leaves them in `out`, those of each
-recording in a folder of its own or under names that hold its name. Third-party packages are imported where
-they are used: a contender pays for its own imports only.
+Each cuts the recordings of the set into the pieces of the job, and leaves them in `out`: the pieces of each
+recording are in a separate folder, or contain its name in theirs. Third-party packages are imported where
+they are used, so a contender pays only for its own imports.
 """
 
 import argparse
@@ -28,7 +28,7 @@ FFMPEG = ("-nostdin", "-v", "error", "-i")
 
 
 class Task(NamedTuple):
-    """What a contender is to do."""
+    """The work of a contender."""
 
     job: "Job"
     root: Path
@@ -53,7 +53,7 @@ def bound(task: Task) -> None:
 
 
 def plain_bytes(task: Task) -> None:
-    """Copy as many bytes into as many files: what no FLAC can be cut faster than."""
+    """Copy as many bytes into as many files: no FLAC can be cut faster than that."""
     in_processes(partial(copy_parts, task.job), task)
 
 
@@ -94,7 +94,7 @@ def copy_long(job: "Job", recording: str, folder: str) -> None:
 
 
 def copy_short(job: "Job", recording: str, folder: str) -> None:
-    """The same with a recording that is read at once."""
+    """Copy byte ranges behind a header, from a recording that is read in one call."""
     os.mkdir(folder)
     descriptor = os.open(recording, os.O_RDONLY)
     content = memoryview(os.read(descriptor, 1 << 20))
@@ -108,7 +108,7 @@ def copy_short(job: "Job", recording: str, folder: str) -> None:
 
 
 def wav_header(start: bytes | memoryview) -> tuple[Callable[[int], bytes], int]:
-    """Give what makes a header for so many bytes of sound, and the bytes of a frame."""
+    """Return a function that makes the header for a number of bytes of sound, and the bytes of a frame."""
     fields = WAV_HEADER.unpack(start)
     if fields[11] != b"data":
         sys.exit("this WAV has a longer header than those of the benchmark")
@@ -126,7 +126,7 @@ def resample(job: "Job", recording: str, folder: str) -> None:
     import soxr
 
     os.mkdir(folder)
-    # of floats: with integers soxr adds noise, and NumPy is slower at the sums
+    # floats: with integers, soxr adds noise, and NumPy computes the sums more slowly
     stream = soxr.ResampleStream(job.rate, job.made_rate, 1, "float32", "HQ")
     size = job.window * job.made_rate
     made, number = np.empty(0, np.int16), 0
@@ -134,14 +134,14 @@ def resample(job: "Job", recording: str, folder: str) -> None:
         block = stream.resample_chunk(mono, last=not len(mono))
         made = np.concatenate((made, np.rint(block, out=block).astype(np.int16)))
         while len(made) >= size:
-            # libsndfile's own way to a file, a block at a time, costs a quarter more than this one
+            # libsndfile writes a file a block at a time, which costs a quarter more than this
             with open(f"{folder}/{number:06d}.flac", "wb", AT_ONCE) as piece:
                 soundfile.write(piece, made[:size], job.made_rate, "PCM_16", format="FLAC")
             made, number = made[size:], number + 1
 
 
 def _mono_blocks(recording: str, rate: int) -> Iterator[Any]:
-    """Give blocks of a stereo WAV as one channel, each valid until the next, and an empty one at the end."""
+    """Yield blocks of a stereo WAV as one channel, each valid until the next; the last one is empty."""
     import numpy as np
 
     stereo = np.empty((BLOCK_SECONDS * rate, 2), "<i2")
@@ -158,7 +158,7 @@ def _mono_blocks(recording: str, rate: int) -> Iterator[Any]:
 
 
 def copy_frames(job: "Job", recording: str, folder: str) -> None:
-    """Copy FLAC frames, in splitter's own way but with nothing around it."""
+    """Copy FLAC frames with splitter's own code, and nothing around it."""
     from splitter.audio.formats.flac import FlacSource
 
     os.mkdir(folder)
@@ -190,7 +190,7 @@ def copy_parts(job: "Job", recording: str, folder: str) -> None:
 
 
 def by_hand(task: Task) -> None:
-    """Cut in a multiprocessing.Pool, with the lines that one writes with soundfile."""
+    """Cut in a multiprocessing.Pool, with the code that people write for soundfile."""
     with Pool(task.workers) as processes:
         cut = partial(cut_by_hand, task.job, str(task.root), out=str(task.out))
         for _ in processes.imap_unordered(cut, task.names, chunksize=16 if task.job.per == "file" else 1):
@@ -221,7 +221,7 @@ def _resampled(job: "Job", recording: str) -> Iterator[Any]:
 
 
 def litdata(task: Task) -> None:
-    """Let litdata.map give the same lines a recording each; it moves what they leave to `out`."""
+    """Let litdata.map call the same code for each recording; it moves the pieces to `out`."""
     os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(task.out / "cache")
     os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(task.out / "cache-data")
     import litdata as library
@@ -241,7 +241,7 @@ def _litdata_cut(job: "Job", root: str, recording: tuple[str], output_dir: str) 
 
 
 def lhotse(task: Task) -> None:
-    """Cut a CutSet into windows, which load what they need when they are saved."""
+    """Cut a CutSet into windows, which load their sound when they are saved."""
     from lhotse import CutSet, RecordingSet
 
     job = task.job
@@ -268,7 +268,7 @@ def _mean_of_channels(samples: Any, _rate: int) -> Any:
 
 
 def sox(task: Task) -> None:
-    """Run sox for each recording; where it resamples, a second one cuts what the first gives."""
+    """Run sox for each recording; if it resamples, a second sox cuts the output of the first."""
     job, made = task.job, task.job.made_as
     if job.listens:
         effects = listening.silence_of_sox()
@@ -286,18 +286,18 @@ def sox(task: Task) -> None:
         "sox", [["-D", source, f"{out}/%4n.{made}", *windows] for source, out in places], task.workers
     )
     if job.hop < job.window:
-        # of half overlap, and a recording of two windows: the one between them, which sorts after 0001
+        # with half overlap, and two windows in a recording: the one between them, which sorts after 0001
         between = [["-D", source, f"{out}/0001-5.{made}", "trim", "0.5", "1"] for source, out in places]
         run_commands("sox", between, task.workers)
 
 
 def ffmpeg(task: Task) -> None:
-    """Run ffmpeg for each recording: its segments where they are exact, else each piece as an output."""
+    """Run ffmpeg for each recording: with segments if they are exact, otherwise with an output per piece."""
     job = task.job
     commands = []
     for recording, folder in folders(task):
         if job.made_as == "wav" and job.hop == job.window:
-            # blocks of a second, as segments end where blocks do
+            # blocks of a second, because segments end where blocks do
             segments = ["-f", "segment", "-segment_time", str(job.window), f"{folder}/%04d.wav"]
             commands.append([*FFMPEG, recording, "-af", f"asetnsamples=n={job.rate}:p=0", *segments])
         else:
@@ -331,7 +331,7 @@ def _outputs(job: "Job", folder: str) -> Iterator[str]:
 
 
 def folders(task: Task) -> Iterator[tuple[str, str]]:
-    """Give each recording and a folder for its pieces, made if it is not there."""
+    """Yield each recording, and a folder for its pieces, which is made if necessary."""
     for name in task.names:
         folder = task.out / os.path.splitext(name)[0]
         folder.mkdir(exist_ok=True)
@@ -339,7 +339,7 @@ def folders(task: Task) -> Iterator[tuple[str, str]]:
 
 
 def run_commands(program: str, commands: Sequence[Sequence[str]], at_once: int) -> None:
-    """Run a program with as many arguments each time, some at a time, as cheaply as it can be done."""
+    """Run a program for each list of arguments, all of one length, `at_once` at a time, at the least cost."""
     arguments = "\0".join(argument for command in commands for argument in command)
     counts = {len(command) for command in commands}
     subprocess.run(

@@ -1,4 +1,4 @@
-"""The jobs that sound is measured by."""
+"""The jobs of the benchmarks of sound."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ class Job:
     """One kind of work.
 
     Attributes:
-        name: What it is called on the command line.
-        title: What it is.
+        name: Its name on the command line.
+        title: Its description.
         small: Recordings in the small set; the large one has ten times as many.
-        length: Seconds of a recording. The windows fill it: there is no tail, on which tools disagree.
-        rate: Of the recordings.
+        length: Seconds of a recording. The windows fill it, because tools disagree on the tail.
+        rate: The sample rate of the recordings.
         recorded_as: The ending of the recordings.
         window: Seconds of a piece.
-        hop: Seconds from the start of a piece to that of the next.
-        made_rate: Of the pieces, which are mono if it differs from that of the recordings.
+        hop: Seconds from the start of a piece to the start of the next.
+        made_rate: The sample rate of the pieces, which are mono if it differs from that of the recordings.
         made_as: The ending of the pieces.
-        per: What the cost of more work is counted by, seconds of sound or recordings.
+        per: The unit of the cost of more work: an hour of sound, or a file.
     """
 
     name: str
@@ -50,27 +50,27 @@ class Job:
 
     @property
     def keeps_format(self) -> bool:
-        """Whether the pieces are of the same kind as the recordings."""
+        """Whether the pieces have the format of the recordings."""
         return self.made_as == self.recorded_as
 
     @property
     def listens(self) -> bool:
-        """Whether the sound says where to cut."""
+        """Whether the sound decides where to cut."""
         return self.name in LISTENING
 
     def windows(self, rate: int) -> list[tuple[int, int]]:
-        """The first sample of each piece, and the one after its last."""
+        """Return the first sample of each piece, and the one after its last."""
         count = int((self.length - self.window) / self.hop) + 1
         starts = [round(number * self.hop * rate) for number in range(count)]
         return [(start, start + self.window * rate) for start in starts]
 
     @property
     def recipe(self) -> str:
-        """The recipe that does it."""
+        """The recipe that does the job."""
         return self.name if self.listens else "chunk"
 
     def options(self) -> list[str]:
-        """Say it in splitter's words."""
+        """Return the options of splitter for the job."""
         if self.listens:
             return []
         options = ["--seconds", str(self.window), "--overlap", str(float(self.window - self.hop))]
@@ -81,14 +81,14 @@ class Job:
         return options
 
     def cost(self, seconds: float, recordings: int) -> float:
-        """Put a time in the unit of this job's table."""
+        """Return a time in the unit of this job's table."""
         if self.per == "hour":
             return seconds / (recordings * self.length / 3600)
         return seconds / recordings * 1e6
 
     @property
     def unit(self) -> str:
-        """Name that unit."""
+        """The unit of this job's table."""
         return "s per more hour" if self.per == "hour" else "us per more file"
 
 
@@ -150,11 +150,11 @@ LOSSLESS = tuple(JOBS)
 
 
 def _lossy_jobs(ending: str, title: str, rate: int) -> Iterator[Job]:
-    """Give the jobs on recordings in a lossy format."""
+    """Yield the jobs on recordings in a lossy format."""
     about = f"{title}, 10 min stereo, in 10 s"
     common = {**_LONG, "rate": rate, "recorded_as": ending}
     if ending != "m4a":
-        # what is copied takes so little time that a few recordings would not show it
+        # copying takes so little time that a few recordings would not show it
         small = 8 if ending in COPIED else 2
         yield Job(
             name=ending, title=f"{about} of the same", small=small, made_rate=rate, made_as=ending, **common
@@ -200,12 +200,12 @@ class RecordingSet:
 
     @property
     def names(self) -> list[str]:
-        """The recordings, as listed."""
+        """The recordings, as the list names them."""
         return [name for name, _ in read_list(self.dataset)]
 
     @property
     def recordings(self) -> list[Path]:
-        """Where they are."""
+        """The paths of the recordings."""
         return [self.dataset.parent / name for name in self.names]
 
     @property

@@ -1,6 +1,6 @@
 """Recordings that look like speech to a codec: voiced tones, noise bursts and pauses, from fixed seeds.
 
-Those for what listens to speech are made of the voices in data_samples.
+Recordings for contenders that detect speech are made of the voices in data_samples.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from workload import Row, write_list
 Signal = npt.NDArray[np.float32]
 
 VOICES = CHECKOUT / "data_samples" / "speech"
-# So many long recordings are made; a set of more holds links to them.
+# the number of long recordings that are made; a larger set has links to them
 DISTINCT = 4
 CLIPS_AT_ONCE = 250
 
@@ -31,7 +31,7 @@ LOUDNESS, BACKGROUND = 20_000, 15  # in steps of 16 bits; as FLAC it takes 43 % 
 
 
 def make_recordings(folder: Path, files: int, job: Job) -> Path:
-    """Make a set of stereo recordings, once; give the path of its dataset list."""
+    """Make a set of stereo recordings, once; return the path of its dataset list."""
     kind = f"voices-{job.recorded_as}" if job.listens else job.recorded_as
     dataset = folder / f"{kind}-{files}" / "dataset.csv"
     if not dataset.exists():
@@ -42,7 +42,7 @@ def make_recordings(folder: Path, files: int, job: Job) -> Path:
 
 
 def _make_original(folder: Path, seed: int, job: Job) -> Path:
-    """Write one recording; it appears when it is whole."""
+    """Write one recording; it gets its name when it is complete."""
     path = folder / f"{seed}-{job.length}s.{job.recorded_as}"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def _link(folder: Path, originals: list[Path], files: int) -> Iterator[Row]:
 
 
 def make_clips(folder: Path, files: int, seconds: int, rate: int) -> Path:
-    """Make a set of short mono recordings, all different, once; give the path of its dataset list."""
+    """Make a set of short mono recordings, all different, once; return the path of its dataset list."""
     dataset = folder / f"clips-{files}" / "dataset.csv"
     if not dataset.exists():
         dataset.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def speech(seconds: int, rate: int, channels: int, seed: int) -> npt.NDArray[np.
 
 
 def voices(seconds: int, rate: int, channels: int, seed: int) -> npt.NDArray[np.int16]:
-    """Put recorded voices after each other, in an order by chance, with pauses of up to two seconds."""
+    """Put recorded voices one after another, in random order, with pauses of up to two seconds."""
     import librosa
 
     generator = np.random.default_rng(seed)
@@ -126,7 +126,7 @@ def _hiss(generator: np.random.Generator, frames: int, rate: int) -> Signal:
 
 
 def _voice(generator: np.random.Generator, frames: int, rate: int) -> Signal:
-    """Put syllables after each other, with short pauses and now and then a long one."""
+    """Put syllables one after another, with short pauses and sometimes a long one."""
     hiss = _hiss(generator, 10 * rate, rate)
     voice = np.zeros(frames, np.float32)
     at = 0

@@ -1,8 +1,8 @@
 """The contenders: one function each, run as `python contenders.py NAME dataset.csv out --workers 2`.
 
-Each reads the dataset list, does `workload.read_parts` for every row with its workers, and leaves CSV files
-in `out` with the columns input, label, part, word. Third-party packages are imported where they are used: a
-contender pays for its own imports only.
+Each reads the dataset list, calls `workload.read_parts` for every row in its workers, and leaves CSV files
+in `out` with the columns input, label, part, word. Third-party packages are imported where they are used, so
+a contender pays only for its own imports.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def dataloader(dataset: Path, out: Path, workers: int) -> None:
 
 
 class WordFiles:
-    """A map-style dataset, as one writes it by hand."""
+    """A map-style dataset, as people write it by hand."""
 
     def __init__(self, dataset: Path) -> None:
         self.root = str(dataset.parent)
@@ -89,7 +89,7 @@ def _identity(samples: list[list[PartRow]]) -> list[list[PartRow]]:
 
 
 def litdata(dataset: Path, out: Path, workers: int) -> None:
-    """Let litdata.map give batches to its workers; it moves the file that each leaves to `out`."""
+    """Let litdata.map give batches to its workers; it moves the files that they leave to `out`."""
     os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(out / "cache")
     os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(out / "cache-data")
     import litdata as library
@@ -135,14 +135,14 @@ def raydata(dataset: Path, out: Path, workers: int) -> None:
 
 
 def _columns_of_parts(root: str, batch: Any) -> dict[str, list[str]]:
-    """Do the job for a batch that comes and goes as columns."""
+    """Do the job for a batch of columns; return columns."""
     rows = zip(batch["input"], batch["label"], strict=True)
     parts = [part for row in rows for part in read_parts(root, row)]
     return {column: list(values) for column, values in zip(COLUMNS, zip(*parts, strict=True), strict=True)}
 
 
 def write_parts(path: Path, inputs: Iterable[Iterable[PartRow]]) -> None:
-    """Write the parts of all inputs; a file that is there already is continued."""
+    """Write the parts of all inputs; append to an existing file."""
     with path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         if file.tell() == 0:

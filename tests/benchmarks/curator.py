@@ -1,8 +1,9 @@
 """The three stages of pipelines.py as a pipeline of NeMo Curator, for a Python that has it: `--curator`.
 
-As its documentation has it: a `ProcessingStage` each, with resources, a batch size and a number of workers,
-run by the streaming executor, which is the default. That reserves CPUs for each worker, and takes 95 % of
-them, rounded down: of two CPUs one. So a worker takes a fifth of one here, and all five run at a time.
+They are written as its documentation says: each is a `ProcessingStage` with resources, a batch size and a
+number of workers, and the streaming executor, which is the default, runs them. The executor reserves CPUs for
+each worker, and uses 95 % of them, rounded down: one of two CPUs. So a worker asks for a fifth of a CPU here,
+and all five run at the same time.
 """
 
 import json
@@ -27,18 +28,18 @@ SHARE = 0.2
 
 @dataclass
 class Piece(Task[dict[str, Any]]):
-    """A parent, a piece, or what became of it."""
+    """A parent, a piece, or the result of a piece."""
 
     data: dict[str, Any] = field(default_factory=dict)
     num_items = 1
 
     def validate(self) -> bool:
-        """Take whatever is in it."""
+        """Accept any data."""
         return True
 
 
 class Step(ProcessingStage[Piece, Piece]):
-    """A stage with so many workers."""
+    """A stage with a fixed number of workers."""
 
     resources = Resources(cpus=SHARE)
     workers = 2
@@ -47,25 +48,25 @@ class Step(ProcessingStage[Piece, Piece]):
         self.given = given
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        """Name what it reads."""
+        """Return the names of the fields that the stage reads."""
         return ["data"], []
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        """Name what it makes."""
+        """Return the names of the fields that the stage makes."""
         return ["data"], []
 
     def num_workers(self) -> int:
-        """Return what is asked for."""
+        """Return the number of workers."""
         return self.workers
 
 
 class Cut(Step):
-    """Pieces of a parent."""
+    """The first stage, which makes the pieces of a parent."""
 
     name = "cut"
 
     def process(self, task: Piece) -> list[Piece]:
-        """Return all of them."""
+        """Return all pieces of a parent."""
         given = self.given
         made = cut(given["pieces"], given["size"], given["cost"])
         parent = task.data["parent"]
@@ -76,7 +77,7 @@ class Cut(Step):
 
 
 class Judge(Step):
-    """The slowest: a fixed time for a batch."""
+    """The slowest stage, which takes a fixed time for a batch."""
 
     name = "judge"
     workers = 1
@@ -86,7 +87,7 @@ class Judge(Step):
         self.batch_size = given["batch"]
 
     def process(self, task: Piece) -> Piece:
-        """Judge one."""
+        """Judge one piece."""
         return self.process_batch([task])[0]
 
     def process_batch(self, tasks: Sequence[Piece]) -> list[Piece]:
@@ -98,24 +99,24 @@ class Judge(Step):
 
 
 class Pack(Step):
-    """A file of each piece."""
+    """The last stage, which writes each piece to a file."""
 
     name = "pack"
 
     def process(self, task: Piece) -> Piece:
-        """Write it."""
+        """Write one piece."""
         spend(self.given["cost"])
         Path(self.given["out"], task.data["name"]).write_bytes(task.data["content"])
         return Piece("pieces", data={"name": task.data["name"], "judged": task.data["judged"]})
 
 
 def main() -> None:
-    """Run it as the JSON says that is given."""
+    """Run the pipeline as the JSON in the first argument says."""
     given = json.loads(sys.argv[1])
     Path(given["out"]).mkdir(parents=True)
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
     context = ray.init(address="local", num_cpus=2, log_to_driver=False)
-    # it asks for the state of a cluster, and there may be others on the machine
+    # NeMo Curator asks for the state of a cluster, and there may be others on the machine
     os.environ["RAY_ADDRESS"] = context.address_info["gcs_address"]
     pipeline = Pipeline("stages", stages=[Cut(given), Judge(given), Pack(given)])
     parents = [Piece("parents", data={"parent": number}) for number in range(given["parents"])]

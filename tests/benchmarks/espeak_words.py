@@ -1,4 +1,4 @@
-"""Speech with the times of its words, by libespeak-ng."""
+"""Make speech with libespeak-ng, with the times of its words."""
 
 import ctypes
 from dataclasses import dataclass
@@ -36,14 +36,14 @@ _Callback = ctypes.CFUNCTYPE(
 
 @dataclass
 class Speech:
-    """Samples from -1 to 1, and where each word starts and stops, in seconds."""
+    """Samples from -1 to 1, and when each word starts and stops, in seconds."""
 
     sound: np.ndarray
     words: list[tuple[float, float]]
 
 
 class Espeak:
-    """The library, which a process can have once."""
+    """The library, which a process can load only once."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libespeak-ng.so.1")

@@ -1,4 +1,4 @@
-"""What the benchmarks share: fresh processes, their environment, and what was measured where."""
+"""What the benchmarks share: fresh processes, their environment, the machine, and tables."""
 
 import os
 import platform
@@ -22,20 +22,20 @@ TIME_LIMIT_SECONDS = 1800
 
 
 class CommandFailedError(Exception):
-    """A measured command ended with another exit code than 0; holds the end of what it said."""
+    """A measured command ended with an exit code other than 0; the message has the end of its output."""
 
 
 def environment() -> dict[str, str]:
-    """Let `python -m splitter` run from this checkout, without writing into it."""
+    """Return an environment in which `python -m splitter` runs from this checkout, without writing to it."""
     paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @contextmanager
 def running(command: Sequence[str], log: Path, temporary: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command in a process group of its own, wait for it, and see that it succeeds.
+    """Run a command in a new process group, wait for it, and check that it succeeds.
 
-    What it says goes to the log. When it hangs, or when this script is interrupted, its group is killed.
+    Its output goes to the log. If it hangs, or if this script is interrupted, its group is killed.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -59,8 +59,8 @@ def running(command: Sequence[str], log: Path, temporary: str = "") -> Iterator[
 
 
 def time_command(command: Sequence[str], log: Path) -> float:
-    """Give the wall time in seconds of a fresh process that has to succeed."""
-    # some peers leave a temporary folder for each input, which goes when the time is taken
+    """Return the wall time in seconds of a fresh process, which must succeed."""
+    # some tools leave a temporary folder for each input, which is removed after the measurement
     with tempfile.TemporaryDirectory(prefix="bench") as temporary:
         began = time.perf_counter()
         with running(command, log, temporary):
@@ -69,20 +69,20 @@ def time_command(command: Sequence[str], log: Path) -> float:
 
 
 def clear(folder: Path) -> Path:
-    """Remove what an earlier run left, outside the measured time, and let the disk settle."""
+    """Remove what an earlier run left, and write everything to disk, outside of the measured time."""
     shutil.rmtree(folder, ignore_errors=True)
     os.sync()
     return folder
 
 
 def describe_machine(*packages: str) -> str:
-    """Name the versions and the CPUs behind the numbers."""
+    """Return the versions and the number of CPUs behind the results."""
     versions = " ".join(f"{package} {installed_version(package) or '-'}" for package in packages)
     return f"Python {platform.python_version()}, {versions}\n{platform.system()}, {os.cpu_count()} CPUs"
 
 
 def installed_version(package: str) -> str | None:
-    """Give a package's version, or None when it is not installed."""
+    """Return a package's version, or None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Contenders that listen: where there is speech, by silero-vad, or no silence, by sox and by auditok.
+"""Contenders that listen: silero-vad finds speech; sox and auditok find everything but silence.
 
 Each writes what it finds as WAV, with the sample rate and the channels of the recording.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from audio_contenders import Task
 
 RATE = 16_000
-# silence is what lasts 0.3 s and stays 40 dB below the loudest; some of it is kept around each piece
+# silence lasts at least 0.3 s and stays 40 dB below the loudest sample; some of it is kept around each piece
 SILENCE_SECONDS, SILENCE_SHARE, PAD_SECONDS = 0.3, "1%", 0.1
 AUDITOK_ENERGY = 50
 
@@ -51,7 +51,7 @@ def _with_silero(root: str, out: str, name: str) -> None:
 
 
 def auditok(task: "Task") -> None:
-    """Let auditok.split find what is loud, and save each region, in a multiprocessing.Pool."""
+    """Let auditok.split find loud regions, and save each of them, in a multiprocessing.Pool."""
     in_pool(task, _with_auditok)
 
 
@@ -75,14 +75,14 @@ def _with_auditok(root: str, out: str, name: str) -> None:
 def in_pool(
     task: "Task", cut: Callable[[str, str, str], None], begin: Callable[[], None] | None = None
 ) -> None:
-    """Give each process a recording at a time."""
+    """Give each process one recording at a time."""
     with Pool(task.workers, begin) as processes:
         for _ in processes.imap_unordered(partial(cut, str(task.root), str(task.out)), task.names):
             pass
 
 
 def silence_of_sox() -> list[str]:
-    """Give the effects with which sox leaves out silence, and begins a new file behind it."""
+    """Return the effects with which sox leaves out silence, and begins a new file after it."""
     return [
         "silence", "1", "0.01", SILENCE_SHARE, "1", str(SILENCE_SECONDS), SILENCE_SHARE,
         ":", "newfile", ":", "restart",

@@ -1,4 +1,4 @@
-"""See what pieces of lossy recordings are like, beside what is decoded of the whole recording."""
+"""Compare pieces of lossy recordings with the whole recording, decoded."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ from audio_check import Array, WrongError, find_pieces
 from audio_jobs import Job, RecordingSet
 from audio_signals import DISTINCT
 
-# what a codec may add at the end of a recording, to a piece
+# the size of an extra piece that a codec may add at the end of a recording, as a share of a piece
 REST = 0.02
 # libmpg123 adds up in an order that depends on the frames before: the last of 24 bits may differ
 ROUNDING = 2.0**-22
@@ -20,7 +20,7 @@ STEP_OF_16_BITS = 2.0**-15
 
 
 def check_lossy(recordings: RecordingSet, out: Path) -> str:
-    """See that all pieces are there; tell how those of the first of equal recordings differ from it."""
+    """Check that all pieces are there; return how they differ, from the first of equal recordings each."""
     job = recordings.job
     pieces = find_pieces(out, job.made_as) or find_pieces(out, OTHER_ENDINGS.get(job.made_as, job.made_as))
     count = len(job.windows(job.made_rate))
@@ -36,7 +36,7 @@ def check_lossy(recordings: RecordingSet, out: Path) -> str:
 
 @functools.total_ordering
 class Difference:
-    """How far pieces are from the recording: by their lengths, or by the noise that is added."""
+    """The difference between pieces and their recording: in their lengths, or by the noise that is added."""
 
     def __init__(self, seconds: float, largest: float, share: float) -> None:
         self._key = seconds, largest
@@ -47,7 +47,7 @@ class Difference:
 
     @property
     def said(self) -> str:
-        """In words."""
+        """The difference in words."""
         seconds, largest = self._key
         if seconds:
             return f"between frames, up to {1000 * seconds:.0f} ms off"
@@ -75,7 +75,7 @@ def _difference(original: Path, found: list[Path], job: Job) -> Difference:
 
 @functools.lru_cache(maxsize=DISTINCT)
 def whole(recording: Path, rate: int) -> Array:
-    """Decode a recording; at another rate as one channel, resampled at once."""
+    """Decode a recording; at another rate, as one channel that is resampled as a whole."""
     if recording.suffix == ".m4a":
         command = ["ffmpeg", "-v", "error", "-i", recording, "-f", "f32le", "-"]
         content = subprocess.run(command, check=True, capture_output=True).stdout

@@ -1,4 +1,4 @@
-"""The driver's memory and the time for a million rows with metadata only, carried on to ten million."""
+"""The driver's memory and the time for a million rows with only metadata, extrapolated to ten million."""
 
 import argparse
 import csv
@@ -29,7 +29,7 @@ PRINT_OWN_RSS = "print(open('/proc/self/statm').read().split()[1])"
 
 
 class Run(NamedTuple):
-    """What one run took."""
+    """The time and the memory of one run."""
 
     rows: int
     seconds: float
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def main() -> None:
-    """Run a quarter of the rows, then all; print both and the straight line through them."""
+    """Run a quarter of the rows, then all of them; print both, and extrapolate."""
     arguments = parse_arguments()
     imports_mb = rss_after("import torch, numpy")
     quarter = run_rows(arguments.scratch, arguments.rows // 4, arguments.workers)
@@ -69,14 +69,14 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def rss_after(statement: str) -> float:
-    """Give the resident memory of a fresh Python in MB after a statement."""
+    """Return the resident memory of a fresh Python in MB after a statement."""
     command = [sys.executable, "-c", f"{statement}\n{PRINT_OWN_RSS}"]
     pages = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def run_rows(scratch: Path, rows: int, workers: int) -> Run:
-    """Run splitter over so many rows while watching its driver."""
+    """Run splitter over a number of rows while watching its driver."""
     dataset = make_links(scratch / "links", rows)
     output, log = clear(scratch / "out" / "rows"), scratch / "rows.log"
     options = ["--recipe", PARTS_RECIPE, "--output", str(output), "--workers", str(workers), "--quiet"]
@@ -90,7 +90,7 @@ def run_rows(scratch: Path, rows: int, workers: int) -> Run:
 
 
 def make_links(folder: Path, rows: int) -> Path:
-    """Make a list of distinct paths: per folder of a thousand one tiny file and hard links to it."""
+    """Make a list of distinct paths: each folder of a thousand has one tiny file and hard links to it."""
     dataset = folder / f"dataset-{rows}.csv"
     if not dataset.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,9 +112,9 @@ def _link_rows(folder: Path, rows: int) -> Iterator[Row]:
 
 
 def watch(process: subprocess.Popen[bytes]) -> float:
-    """Sample the resident memory of one process, not of its children, until it ends; give the peak in MB.
+    """Sample the resident memory of a process, without its children, until it ends; return the peak in MB.
 
-    The kernel's own high-water mark is read along, so that a peak between two samples counts as well.
+    This also reads the kernel's own high-water mark, so a peak between two samples counts, too.
     """
     peak_kb = 0
     while process.poll() is None:
@@ -124,7 +124,7 @@ def watch(process: subprocess.Popen[bytes]) -> float:
 
 
 def resident_kb(pid: int) -> tuple[int, int]:
-    """Read resident memory, now and at its peak so far; both 0 when the process is just ending."""
+    """Return the resident memory in kB, now and at its peak so far; both are 0 if the process is ending."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -135,7 +135,7 @@ def resident_kb(pid: int) -> tuple[int, int]:
 
 
 def check_manifest(manifest: Path, rows: int) -> None:
-    """Refuse to print numbers of a run that did not do its job."""
+    """Refuse to print the results of a run that did not do its job."""
     with manifest.open(encoding="utf-8", newline="") as file:
         found = sum(1 for _ in csv.reader(file)) - 1
     expected = rows * len(split_word(WORD))
@@ -151,7 +151,7 @@ def extrapolate(quarter: Run, full: Run, rows: int) -> Run:
 
 
 def table_row(run: Run, imports_mb: float) -> list[str]:
-    """Write one run's numbers."""
+    """Return the row of one run."""
     above_mb = run.peak_mb - imports_mb
     per_row = run.seconds / run.rows * 1e6
     return [f"{run.rows:,}", f"{run.seconds:.1f}", f"{run.peak_mb:.0f}", f"{above_mb:.0f}", f"{per_row:.1f}"]

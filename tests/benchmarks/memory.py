@@ -1,4 +1,4 @@
-"""The peak memory of a worker that cuts one recording of many hours, above what it starts with."""
+"""The peak memory of a worker that cuts one recording of many hours, above its memory at the start."""
 
 import argparse
 import contextlib
@@ -34,7 +34,7 @@ FFMPEG = ("ffmpeg", "-nostdin", "-v", "error", "-y")
 
 
 class Case(NamedTuple):
-    """A recording, and what it is cut into."""
+    """A kind of recording, and the format of its pieces."""
 
     title: str
     ending: str
@@ -60,7 +60,7 @@ EXACT = ("wav", "flac", "opus")
 
 
 class Memory(NamedTuple):
-    """What a process has in memory, in MB."""
+    """The memory of a process, in MB."""
 
     now: float
     peak: float
@@ -68,7 +68,7 @@ class Memory(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What one run took."""
+    """The time and the memory of one run."""
 
     seconds: float
     size_mb: float
@@ -78,7 +78,7 @@ class Run(NamedTuple):
 
 
 def main() -> None:
-    """Run each case, then print the table; exit code 1 when one failed or took more than the aim."""
+    """Run each case, then print the table; exit with 1 if one failed or took more than the aim."""
     arguments = parse_arguments()
     rows, missed, problems = [], False, []
     for name in arguments.cases:
@@ -121,7 +121,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def measure(case: Case, arguments: argparse.Namespace) -> Run:
-    """Run splitter over one recording while watching its runner, and see that it did its job."""
+    """Run splitter over one recording while watching its runner, and check that it did its job."""
     recording = make_recording(arguments.scratch / "memory", arguments.hours, case.ending)
     dataset = recording.with_suffix(f".{case.ending}.csv")
     dataset.write_text(f"input\n{recording.name}\n", encoding="utf-8")
@@ -149,7 +149,7 @@ def measure(case: Case, arguments: argparse.Namespace) -> Run:
 
 
 def make_recording(folder: Path, hours: float, ending: str) -> Path:
-    """Make a recording, once; it appears when it is whole."""
+    """Make a recording, once; it gets its name when it is complete."""
     path = folder / f"{hours:g}h.{ending}"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def make_recording(folder: Path, hours: float, ending: str) -> Path:
 
 
 def make_wav(path: Path, seconds: int) -> None:
-    """Write the header of an RF64, and no samples: they take no room on disk, and read as zeros."""
+    """Write the header of an RF64, then a hole: the samples take no space on disk, and read as zeros."""
     size = seconds * RATE * CHANNELS * 2
     with path.open("wb") as file:
         file.write(struct.pack("<4sI4s4sI", b"RF64", 0xFFFFFFFF, b"WAVE", b"ds64", 28))
@@ -178,7 +178,7 @@ def make_flac(path: Path, seconds: int) -> None:
 
 
 def make_opus(path: Path, seconds: int) -> None:
-    """Let ffmpeg encode a tone in little time: libsndfile reads no packets that were repeated."""
+    """Let ffmpeg encode a whole tone, quickly: libsndfile does not read packets that were repeated."""
     tone = f"sine=frequency=220:sample_rate={RATE}:duration={seconds}"
     encoding = ("-c:a", "libopus", "-ac", str(CHANNELS), "-b:a", "64k", "-compression_level", "0", str(path))
     subprocess.run([*FFMPEG, "-f", "lavfi", "-i", tone, *encoding], check=True)
@@ -209,7 +209,7 @@ CODECS = {
 def watch(process: subprocess.Popen[bytes], staging: Path) -> Iterator[Memory]:
     """Sample the runner's memory until the run ends, the first time just after it was forked.
 
-    The kernel's own high-water mark is read along, so that a peak between two samples counts as well.
+    This also reads the kernel's own high-water mark, so a peak between two samples counts, too.
     """
     runner, hollowed = 0, set[Path]()
     while process.poll() is None:
@@ -222,12 +222,12 @@ def watch(process: subprocess.Popen[bytes], staging: Path) -> Iterator[Memory]:
 
 
 def find_runner(driver: int) -> int:
-    """Find the child of the driver's child: the guard runs no user code; 0 if there is none yet."""
+    """Return the child of the driver's child, since the guard runs no user code; 0 if there is none yet."""
     return next((runner for guard in children(driver) for runner in children(guard)), 0)
 
 
 def children(pid: int) -> list[int]:
-    """Find the processes that any thread of a process has started."""
+    """Return the processes that any thread of a process has started."""
     found = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -236,7 +236,7 @@ def children(pid: int) -> list[int]:
 
 
 def memory_of(pid: int) -> Memory | None:
-    """Read what a process has in memory; None when it is just ending."""
+    """Return the memory of a process; None if it is ending."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -248,9 +248,9 @@ def memory_of(pid: int) -> Memory | None:
 
 
 def hollow(staging: Path, hollowed: set[Path]) -> None:
-    """Give back the disk space of pieces that are finished, as nobody will look at their samples."""
+    """Free the disk space of finished pieces, since nobody will look at their samples."""
     found: list[Path] = []
-    # the run may just be publishing them
+    # the run may be publishing them at this moment
     with contextlib.suppress(OSError):
         found = sorted(set(staging.rglob("*.*")) - hollowed)
     for path in found[:-2]:
@@ -262,11 +262,11 @@ def hollow(staging: Path, hollowed: set[Path]) -> None:
 
 
 def check_manifest(manifest: Path, hours: float, *, exact: bool) -> None:
-    """Refuse to print numbers of a run that did not do its job."""
+    """Refuse to print the results of a run that did not do its job."""
     with manifest.open(encoding="utf-8", newline="") as file:
         found = sum(1 for _ in csv.reader(file)) - 1
     expected = -(-round(hours * 3600) // PIECE_SECONDS)
-    # an encoder adds some sound to each of the minutes that a recording is made of
+    # a lossy recording is made of minutes, to each of which the encoder adds some sound
     if found != expected and (exact or not expected < found <= expected * 1.001 + 1):
         raise CommandFailedError(f"WRONG: the manifest has {found} rows, expected {expected}")
 

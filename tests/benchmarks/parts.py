@@ -9,13 +9,13 @@ class Parts(ProcessorDataset):
     """Split the word in each text file into overlapping parts of three characters."""
 
     def process(self, input_file: InputFile) -> tuple[Iterator[OutputFile], dict[str, str]]:
-        """Give one metadata-only output per part."""
+        """Return one output for each part, which has only metadata."""
         word = input_file.read_text().strip()
         return (OutputFile(metadata={"part": part}) for part in split_word(word)), {"word": word}
 
 
 def split_word(word: str) -> list[str]:
-    """Like `split_word` in workload.py, written again because a recipe file stands alone."""
+    """Split a word as workload.py does; repeated here, because a recipe file must not need other files."""
     last = len(word) - 3
     if last <= 0:
         return [word]

@@ -1,9 +1,9 @@
-"""How often a border is inside a word: the recipe `pauses` beside other ways to cut, on speech in noise.
+"""How often a border is inside a word: the recipe `pauses` and other ways to cut, on speech in noise.
 
     python tests/benchmarks/pauses.py [--minutes 10] [--noise white:10 pink:5 ...]
 
-Speech is made by libespeak-ng from the pages of docs/, which tells when each word starts and ends. auditok
-and pydub join if they are installed.
+libespeak-ng makes the speech from the pages of docs/, and says when each word starts and ends. auditok and
+pydub take part if they are installed.
 """
 
 import argparse
@@ -34,9 +34,9 @@ VOICES = [
 ]
 LEAST, WANTED, MOST = 5.0, 10.0, 15.0
 NOISE = ["none", "white:20", "white:10", "white:5", "pink:10", "pink:5", "babble:10", "babble:5"]
-# a border so near to the end of a word is not inside it
+# a border this near to the start or end of a word is not inside it
 TOLERANCE = 0.02
-# a pause that a border can be expected in
+# the shortest pause in which a border can be expected
 PAUSE = 0.15
 Cut = Callable[[Path], list[tuple[float, float]]]
 
@@ -71,7 +71,7 @@ def speech(voice: str, words_per_minute: int, seconds: float, texts: list[str], 
 
 
 def noisy(one: Speech, how: str, others: list[Speech]) -> np.ndarray:
-    """Return the speech in noise of a kind, so many decibels below it."""
+    """Return the speech with noise, as `how` says: its kind, and how many decibels it is below the speech."""
     kind, _, ratio = how.partition(":")
     generator = np.random.default_rng(len(one.sound))
     count = len(one.sound)
@@ -91,7 +91,7 @@ def noisy(one: Speech, how: str, others: list[Speech]) -> np.ndarray:
 
 
 def by_pauses(by: str) -> Cut:
-    """Return what cuts as the recipe does."""
+    """Return a function that cuts as the recipe does."""
 
     def cut(path: Path) -> list[tuple[float, float]]:
         outputs, _ = Pauses([str(path)], WANTED, LEAST, MOST, by)[0]
@@ -122,7 +122,7 @@ def auditok(path: Path) -> list[tuple[float, float]]:
 
 
 def pydub(path: Path) -> list[tuple[float, float]]:
-    """Cut with pydub at 150 ms of silence, 16 dB below the recording; it knows no bounds."""
+    """Cut with pydub at 150 ms of silence, 16 dB below the recording; pydub has no bounds."""
     from pydub import AudioSegment, silence
 
     sound = AudioSegment.from_wav(str(path))
@@ -147,7 +147,7 @@ def score(pieces: list[tuple[float, float]], one: Speech) -> np.ndarray:
     total = len(one.sound) / RATE
     borders = inside = 0
     for start, stop in pieces:
-        # where a piece starts anew, after sound that was left out, is a border as well
+        # the start of a piece after sound that was left out is a border, too
         for border in {start, stop} if start not in {end for _, end in pieces} else {stop}:
             if not TOLERANCE < border < total - TOLERANCE:
                 continue

@@ -1,4 +1,4 @@
-"""Three stages as one pipeline, beside the same one by one, Ray Data and NeMo Curator; many children."""
+"""Three stages as one pipeline, compared with one by one, Ray Data and NeMo Curator; many children."""
 
 import argparse
 import contextlib
@@ -31,11 +31,11 @@ from spending import cut, spend
 RECIPES = BENCHMARKS / "stages.py"
 AIM = 1.15
 PIECES, PIECE_SIZE, BATCH = 32, 100_000, 16
-# of the middle stage, which is the slowest; of the CPUs the other two need two thirds of that
+# the middle stage is the slowest; the other two need two thirds of the CPU time that there is meanwhile
 SECONDS_PER_BATCH = 0.25
 COST = SECONDS_PER_BATCH / BATCH * 2 / 3
 QUEUE = "10MB"
-# so that a range is two parents
+# makes a range of two parents
 SHARD_SIZE = "8MB"
 FUSED = "fused"
 OWN_FOLDER = ".splitter"
@@ -46,9 +46,9 @@ class Stages(NamedTuple):
     """The work to do, and where.
 
     Attributes:
-        scratch: The folder for everything.
+        scratch: The folder for all files.
         parents: How many inputs the first stage has.
-        curator: A Python that has NeMo Curator; empty without.
+        curator: A Python that has NeMo Curator; empty if there is none.
     """
 
     scratch: Path
@@ -62,16 +62,16 @@ class Stages(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """What the middle stage takes if it never waits."""
+        """How long the middle stage takes if it never waits."""
         return self.pieces / BATCH * SECONDS_PER_BATCH
 
     def listed(self) -> Path:
-        """Make the list, and the files in it."""
+        """Make the list and its files; return the list."""
         return make_parents(self.scratch / "parents", self.parents)
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Measure the selected parts."""
     arguments = parse_arguments()
     if arguments.ray_data:
         ray_data(arguments.parents, Path(arguments.ray_data))
@@ -109,7 +109,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def overlap(stages: Stages, rounds: int) -> bool:
-    """Print the wall time of each contender, in turn; return whether the aim was missed."""
+    """Let the contenders take turns, and print their wall times; return whether the aim was missed."""
     measured: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, seconds in one_round(stages):
@@ -117,7 +117,7 @@ def overlap(stages: Stages, rounds: int) -> bool:
     best = {name: min(times) for name, times in measured.items()}
     one_by_one = {name: best[name] for name in ("cut", "judge", "pack")}
     pipeline = best["pipeline"]
-    # until the slowest stage has its first batch, and after it has had its last; with all that starts
+    # the time before the slowest stage has its first batch and after its last, including all start-up
     fill = best["one parent"] - stages.seconds / stages.parents
     print(
         f"\n{stages.parents} parents, {stages.pieces} pieces; the slowest stage works {stages.seconds:.1f} s"
@@ -136,7 +136,7 @@ def overlap(stages: Stages, rounds: int) -> bool:
 
 
 def one_round(stages: Stages) -> Iterator[tuple[str, float]]:
-    """Yield what each contender takes."""
+    """Yield the wall time of each contender."""
     log, out = stages.scratch / "pipelines.log", stages.scratch / "out"
     yield "pipeline", run_pipeline(stages, log)
     yield "one parent", run_pipeline(stages._replace(parents=1), log)
@@ -167,7 +167,7 @@ def one_round(stages: Stages) -> Iterator[tuple[str, float]]:
 
 
 def check_files(out: Path, count: int) -> None:
-    """Refuse to print numbers of a contender that did not do its job, and remove what it has made."""
+    """Refuse to print the results of a contender that did not do its job; remove its files."""
     found = sum(1 for _ in out.glob("*.bin"))
     if found != count:
         raise CommandFailedError(f"WRONG: {found} files, expected {count}")
@@ -182,7 +182,7 @@ def options(recipe: str, **values: float) -> Iterator[str]:
 
 
 def run_pipeline(stages: Stages, log: Path) -> float:
-    """Run the three stages as one pipeline, and check what came of it."""
+    """Run the three stages as one pipeline, and check the results; return the wall time."""
     out = clear(stages.scratch / "out")
     seconds = time_command([*SPLITTER, "pipeline", "run", str(written(stages, "always")), "--quiet"], log)
     check_rows(out / "pack" / "manifest.csv", stages.pieces)
@@ -191,7 +191,7 @@ def run_pipeline(stages: Stages, log: Path) -> float:
 
 
 def written(stages: Stages, keep: str, queue: str = "1GB", **more: str) -> Path:
-    """Write the pipeline's file, with `more` options of the last stage."""
+    """Write the file of the pipeline; `more` are further options of the last stage."""
     fused = {"fuse": True} if keep == FUSED else {}
     tables = [
         stage(
@@ -212,7 +212,7 @@ def written(stages: Stages, keep: str, queue: str = "1GB", **more: str) -> Path:
 
 
 def stage(name: str, recipe: str, **values: Any) -> str:
-    """Give a stage as TOML."""
+    """Return a stage as TOML."""
     values = {"name": name, "recipe": f"{RECIPES}:{recipe}", **values}
     lines = (f"{key} = {'true' if value is True else repr(value)}" for key, value in values.items())
     return "\n".join(["[[stage]]", *lines, ""])
@@ -226,7 +226,7 @@ def write_pipeline(scratch: Path, tables: Sequence[str], queue: str = "1GB") -> 
 
 
 def ray_data(parents: int, out: Path) -> None:
-    """Do the same as a chain of Ray Data, whose middle has one actor that holds the only GPU."""
+    """Do the same with a chain of Ray Data; its middle stage is one actor, which has the only GPU."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
     import ray
     import ray.data
@@ -259,11 +259,11 @@ def ray_data(parents: int, out: Path) -> None:
     ray.shutdown()
 
 
-# -- storage in between ------------------------------------------------------------------------------------
+# -- storage between stages --------------------------------------------------------------------------------
 
 
 def storage(stages: Stages) -> None:
-    """Print how much the first stage has on disk, with what is staged, and as outputs."""
+    """Print how much the first stage has on disk, with and without staged files."""
     rows = []
     shards = {"sink": "webdataset", "shard_size": SHARD_SIZE}
     ways: list[tuple[str, str, dict[str, str]]] = [
@@ -291,14 +291,14 @@ def storage(stages: Stages) -> None:
 
 
 def looks(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Yield now and then, until a process has ended."""
+    """Yield several times a second, until a process has ended."""
     while process.poll() is None:
         yield
         time.sleep(1 / LOOKS_PER_SECOND)
 
 
 def size_of(folder: Path, but: str = "") -> int:
-    """Add up the files below a folder, without folders of one name; they may go meanwhile."""
+    """Add up the sizes of the files below a folder, without folders of one name; files may disappear."""
     size = 0
     for path, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != but]
@@ -345,7 +345,7 @@ def many_children(scratch: Path, count: int) -> None:
 
 
 def make_parents(folder: Path, count: int) -> Path:
-    """Make a list of files as large as what is made of them, but empty on disk, once."""
+    """Make a list of files, once; they are as large as their pieces together, but take no space on disk."""
     listed = folder / f"parents-of-a-size-{count}.csv"
     if not listed.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -358,7 +358,7 @@ def make_parents(folder: Path, count: int) -> Path:
 
 
 def check_rows(manifest: Path, count: int) -> None:
-    """Refuse to print numbers of a pipeline that did not do its job."""
+    """Refuse to print the results of a pipeline that did not do its job."""
     with manifest.open(encoding="utf-8", newline="") as file:
         found = sum(1 for _ in csv.DictReader(file))
     if found != count:

@@ -1,8 +1,8 @@
 """The contenders on Ray: run as `python ray_contenders.py NAME JOB dataset.csv out --workers 2`.
 
-Each starts a Ray of its own with as many CPUs as there are workers, and does the job by hand, with the lines
-that one writes for it: for `words` it leaves one CSV in the order of the list, or several where Ray writes
-them, for sound the pieces and such a table of them.
+Each starts a local Ray with as many CPUs as there are workers, and does the job with code as people write it
+by hand. For `words`, it leaves one CSV in the order of the list, or several if Ray writes them; for sound, it
+leaves the pieces and a table of them.
 """
 
 import argparse
@@ -21,7 +21,7 @@ FILES_AT_ONCE = 1024
 
 
 class Task(NamedTuple):
-    """What a contender is to do."""
+    """The work of a contender."""
 
     job: Job | None
     root: str
@@ -41,7 +41,7 @@ def single(task: Task) -> None:
 
 
 def tasks(task: Task) -> None:
-    """Start a remote task for some inputs: so many that Ray's own cost counts for little."""
+    """Start a remote task for a number of inputs that makes the cost of Ray itself small."""
     in_tasks(task, task.at_once)
 
 
@@ -65,7 +65,7 @@ def do_words(shared: tuple[Any, str, str], rows: Sequence[Row]) -> list[PartRow]
 
 
 def cut_recordings(shared: tuple[Job, str, str], rows: Sequence[Row]) -> list[PartRow]:
-    """Cut some recordings; the rows of their pieces."""
+    """Cut some recordings; return the rows of their pieces."""
     job, root, out = shared
     for name, _ in rows:
         cut_by_hand(job, root, name, out)
@@ -74,7 +74,7 @@ def cut_recordings(shared: tuple[Job, str, str], rows: Sequence[Row]) -> list[Pa
 
 
 def data(task: Task) -> None:
-    """Give the rows to a Ray dataset, and let it flat_map them; it writes the rows that come out as CSV."""
+    """Let a Ray dataset flat_map the rows, and write the resulting rows as CSV."""
     import ray.data
 
     ray.data.DataContext.get_current().enable_progress_bars = False

@@ -1,8 +1,8 @@
 """What the driver of a run on Ray costs, and when it would become the limit: a simulation.
 
-The run is real but for its tasks: these return at once what a worker would report, and nothing is done. So
-the driver surveys, plans, dispatches and collects as fast as it can, with as many batches in flight as a
-cluster of so many CPUs would have.
+The run is real, except for its tasks: they do nothing, and return at once what a worker would report. So the
+driver surveys, plans, dispatches and collects as fast as it can, with as many batches in flight as a cluster
+with that number of CPUs would have.
 """
 
 import argparse
@@ -38,9 +38,9 @@ class Case(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What the driver took from the first batch to the last report, and its memory in MB.
+    """The time of the driver from the first report to the last, and its memory in MB.
 
-    The peak is that of the whole run.
+    The peak is of the whole run.
     """
 
     batches: int
@@ -104,7 +104,7 @@ def measure(case: Case, dataset: Path, scratch: Path) -> Cost:
 
 
 def table_row(case: Case, cost: Cost) -> list[str]:
-    """Write one case's numbers."""
+    """Return the row of one case."""
     numbers = f"{case.rows:,}", f"{case.cpus:,}", f"{case.batch_size:,}", f"{cost.batches:,}"
     per_batch = cost.cpu_seconds / cost.batches * 1e3
     rate = cost.batches / cost.seconds
@@ -116,7 +116,7 @@ def table_row(case: Case, cost: Cost) -> list[str]:
 
 
 def simulate(case: Case, dataset: Path, scratch: Path) -> None:
-    """Run splitter with tasks that do nothing; prints what the driver took as JSON."""
+    """Run splitter with tasks that do nothing; print the cost of the driver as JSON."""
     from parts import Parts
 
     from splitter.engine.display import Display
@@ -138,7 +138,7 @@ def simulate(case: Case, dataset: Path, scratch: Path) -> None:
     guard_process.work = answer_at_once
     executor.RayExecutor.run = watched  # type: ignore[method-assign]
     executor.RayExecutor._room = lambda self: in_flight  # type: ignore[method-assign]
-    # what would be said of inputs that are not done after all
+    # print no warnings about inputs that are not really done
     Display.say = lambda *_: None  # type: ignore[method-assign]
     output = clear(scratch / "out" / "simulated")
     recipe = Parts(str(dataset))
@@ -150,12 +150,12 @@ def simulate(case: Case, dataset: Path, scratch: Path) -> None:
 
 
 def mark() -> tuple[float, float, float]:
-    """Give the time, this process's CPU time with all its threads, and its memory in MB."""
+    """Return the time, the CPU time of all threads of this process, and its memory in MB."""
     return time.monotonic(), time.process_time(), resident_kb(os.getpid())[0] * 1024 / 1e6
 
 
 def answer_at_once(mission: bytes, run: str, batch: bytes) -> bytes:
-    """Stand in for a task: report that all is done."""
+    """Replace a task: report that all inputs are done."""
     from splitter.worker.messages import Report, WorkCounts
 
     inputs = len(pickle.loads(batch))  # noqa: S301

@@ -1,6 +1,6 @@
-"""What Ray costs: `--executor ray` beside `local`, and beside Ray by hand, in turn.
+"""What Ray costs: `--executor ray`, `local`, and Ray by hand take turns.
 
-The cost of more inputs, so that start-up, which on Ray takes seconds, cancels out.
+This measures the cost of more inputs, so that start-up, which takes seconds on Ray, cancels out.
 """
 
 import argparse
@@ -33,13 +33,13 @@ NAMES = ("local", "ray", *CONTENDERS)
 AIM = 0.9
 # inputs in the small and in the large set; both take longer than the last worker takes to start
 SIZES = {WORDS: (120_000, 420_000), "resample": (24, 104), "wav": (24, 104)}
-# what takes minutes gets a part of the sets: its cost is per input all the same
+# a contender that takes minutes gets a part of the sets, since its cost is per input
 A_PART_OF = {("single", WORDS): 10}
 DEFAULT_JOBS = (WORDS, "resample")
 
 
 class InputSet(NamedTuple):
-    """A dataset list, how many inputs it has, and what comes out when the job is done right."""
+    """A dataset list, its number of inputs, and the right result."""
 
     inputs: int
     dataset: Path
@@ -47,13 +47,13 @@ class InputSet(NamedTuple):
 
 
 def main() -> None:
-    """Measure, then print a table for each job; exit code 1 when a contender failed or did it wrong."""
+    """Measure, then print a table for each job; exit with 1 if a contender failed or did its job wrong."""
     arguments = parse_arguments()
     print(describe_machine("ray", "torch", "soundfile", "soxr", "numpy"))
     print(f"{arguments.workers} workers, median of {arguments.rounds} rounds")
     failed = False
     for job in arguments.jobs:
-        # with long recordings a task takes no more than one
+        # a task takes only one long recording anyway
         names = [name for name in arguments.only if (name, job) in A_PART_OF or name != "single"]
         sets = {name: load_sets(name, job, arguments.scratch) for name in names}
         rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
@@ -91,7 +91,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def title(job: str) -> str:
-    """Say what the job is."""
+    """Return the description of a job."""
     return "the parts of the word in each tiny file" if job == WORDS else JOBS[job].title
 
 
@@ -102,7 +102,7 @@ def load_sets(name: str, job: str, scratch: Path) -> list[InputSet]:
 
 @functools.cache
 def load_set(scratch: Path, job: str, inputs: int) -> InputSet:
-    """Make a set unless it is there."""
+    """Make a set, unless it exists."""
     if job == WORDS:
         words = load_words(scratch, inputs)
         return InputSet(inputs, words.dataset, words.expected)
@@ -111,7 +111,7 @@ def load_set(scratch: Path, job: str, inputs: int) -> InputSet:
 
 
 def run_once(name: str, job: str, inputs: InputSet, arguments: argparse.Namespace) -> float:
-    """Time one fresh process and check what it made."""
+    """Time one fresh process, and check its outputs."""
     out = clear(arguments.out / name)
     command = command_of(name, job, inputs.dataset, out, arguments.workers)
     seconds = time_command(command, arguments.scratch / f"{name}.log")
@@ -140,7 +140,7 @@ def see_that_it_is_right(name: str, inputs: InputSet, out: Path) -> None:
         if found != inputs.inputs * len(job.windows(job.made_rate)):
             raise WrongError(f"{found:,} pieces of {inputs.inputs:,} recordings")
         if inputs.inputs == SIZES[job.name][0]:
-            # to look at each sample of the large set as well would take longer than the rest
+            # checking each sample of the large set, too, would take longer than everything else
             check(recordings, out)
         return
     results = sorted(out.glob("*.csv")) if name in CONTENDERS else [out / "manifest.csv"]
@@ -150,7 +150,7 @@ def see_that_it_is_right(name: str, inputs: InputSet, out: Path) -> None:
 
 
 def report(job: str, sets: dict[str, list[InputSet]], rounds: dict[str, list[tuple[float, float]]]) -> str:
-    """Put the medians in a table, and the throughput of each beside that of `local`."""
+    """Return a table of the medians, and of the throughput of each compared with `local`."""
     more = {name: large.inputs - small.inputs for name, (small, large) in sets.items()}
     costs = {
         name: [(large - small) / more[name] for small, large in played] for name, played in rounds.items()
@@ -168,7 +168,7 @@ def report(job: str, sets: dict[str, list[InputSet]], rounds: dict[str, list[tup
 
 
 def verdicts(costs: dict[str, float]) -> list[str]:
-    """Say which aims are met."""
+    """Return lines that say which aims are met."""
     lines = []
     if "ray" in costs and "local" in costs:
         met = costs["local"] / costs["ray"] >= AIM

@@ -23,7 +23,7 @@ MEMORY, MEMORY_NEEDED = Path("/dev/shm"), 6 << 30
 
 
 class Time(NamedTuple):
-    """What one fresh process took, with all that it started."""
+    """The time of one fresh process, with all processes that it started."""
 
     wall_seconds: float
     cpu_seconds: float
@@ -37,7 +37,7 @@ class Round(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A contender's good rounds and what its pieces are like, or why it has none."""
+    """A contender's good rounds and a description of its pieces, or why it has none."""
 
     sets: tuple[RecordingSet, RecordingSet] | None
     rounds: list[Round]
@@ -47,14 +47,15 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """Who takes part in what.
+    """The contenders, and how to run them.
 
     Attributes:
-        names: Of the contenders.
-        missing: Why one of them has to sit out a job, if it has to.
-        command: What runs one of them on a set, into a folder, with so many workers.
-        check: Raises WrongError where one has done its job wrong; else says how exact it was.
-        parts_of: What takes minutes gets a part of the sets: its cost is per recording all the same.
+        names: The names of the contenders.
+        missing: Returns why a contender has to sit out a job, or None.
+        command: Returns the command that runs a contender on a set, into a folder, with a number of workers.
+        check: Raises WrongError if a contender has done its job wrong; otherwise returns how exact it was.
+        parts_of: By contender and job, the part of the sets (1/n) for one that would take minutes: its cost
+            is per recording.
     """
 
     names: Sequence[str]
@@ -99,7 +100,7 @@ class Contest:
         return arguments
 
     def run(self, arguments: argparse.Namespace) -> None:
-        """Measure, then print a table for each job; exit code 1 when a contender failed or was wrong."""
+        """Measure, then print a table for each job; exit with 1 if a contender failed or was wrong."""
         print(
             f"{arguments.workers} workers, pieces in {arguments.out}, load {os.getloadavg()[0]:.1f} at first"
         )
@@ -118,7 +119,7 @@ class Contest:
         sys.exit(failed)
 
     def _recordings_in(self, job: Job, contender: str, arguments: argparse.Namespace) -> tuple[int, int]:
-        """Give the sizes of a contender's two sets."""
+        """Return the sizes of a contender's two sets."""
         small = max(1, round(job.small * arguments.scale / self.parts_of.get((contender, job.name), 1)))
         return small, small * LARGER
 
@@ -132,7 +133,7 @@ class Contest:
         return Outcome(sets, [], "", None)
 
     def _measure(self, job: Job, arguments: argparse.Namespace) -> dict[str, Outcome]:
-        """Let the contenders take turns, so that a busy minute of the machine falls on all of them."""
+        """Let the contenders take turns, so that a busy minute of the machine affects all of them."""
         outcomes = {name: self._begin(name, job, arguments) for name in self.names if name in arguments.only}
         for _ in range(arguments.rounds):
             for name, outcome in outcomes.items():
@@ -141,7 +142,7 @@ class Contest:
         return outcomes
 
     def _play_round(self, name: str, outcome: Outcome, arguments: argparse.Namespace) -> Outcome:
-        """Run a contender on its small and on its large set."""
+        """Run a contender on its small set and on its large set."""
         assert outcome.sets is not None
         try:
             (small, _), (large, result) = (self._run_once(name, made, arguments) for made in outcome.sets)
@@ -153,7 +154,7 @@ class Contest:
     def _run_once(
         self, name: str, recordings: RecordingSet, arguments: argparse.Namespace
     ) -> tuple[Time, str]:
-        """Time one fresh process and check what it made."""
+        """Time one fresh process, and check its pieces."""
         out = clear(arguments.out / name)
         log = arguments.scratch / f"{name}.log"
         before = cpu_seconds()
@@ -168,7 +169,7 @@ class Contest:
         return time, result
 
     def _sizes(self, job: Job, arguments: argparse.Namespace) -> str:
-        """Say how large the sets are."""
+        """Return the sizes of the sets in words."""
         text = "{:,} and {:,} recordings".format(*self._recordings_in(job, self.names[0], arguments))
         parts = [name for name, part_of in self.parts_of if part_of == job.name and name in arguments.only]
         return ", ".join([text, *(f"for {name} 1/{self.parts_of[name, job.name]} of them" for name in parts)])
@@ -177,8 +178,8 @@ class Contest:
 def place_for_pieces(scratch: Path) -> Path:
     """Choose a file system in memory, if there is one with room.
 
-    ext4 passes over the inodes of files that were deleted in the last minutes, one by one: where thousands
-    of pieces were removed after a run, or by somebody's tests, making a file may take 25 times as long.
+    ext4 skips the inodes of files that were deleted in the last minutes, one by one: if a run, or a test, has
+    just removed thousands of pieces, making a file may take 25 times as long.
     """
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_NEEDED:
         return MEMORY / "splitter-benchmarks"
@@ -186,7 +187,7 @@ def place_for_pieces(scratch: Path) -> Path:
 
 
 def load_set(scratch: Path, job: Job, recordings: int) -> RecordingSet:
-    """Make a set unless it is there, and bring it into the disk's cache."""
+    """Make a set, unless it exists, and read it into the disk cache."""
     folder = scratch / "audio"
     if job.per == "file":
         dataset = make_clips(folder, recordings, job.length, job.rate)
@@ -199,7 +200,7 @@ def load_set(scratch: Path, job: Job, recordings: int) -> RecordingSet:
 
 
 def add_to(file: Path, job: Job, outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
-    """Put the rounds of earlier runs before those of this one, and keep them all for later."""
+    """Add the rounds of earlier runs, which a file has, to those of this run; store all of them there."""
     kept = json.loads(file.read_text()) if file.exists() else {}
     for name, outcome in outcomes.items():
         if outcome.rounds:
@@ -212,13 +213,13 @@ def add_to(file: Path, job: Job, outcomes: dict[str, Outcome]) -> dict[str, Outc
 
 
 def cpu_seconds() -> float:
-    """Give what all processes took that this one has started and waited for."""
+    """Return the CPU time of all processes that this one has started and waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def report(job: Job, outcomes: dict[str, Outcome]) -> str:
-    """Put the medians in a table, each beside the bound's."""
+    """Return a table of the medians, each compared with the bound's."""
     good = {name: outcome for name, outcome in outcomes.items() if outcome.problem is None}
     wall, cpu = ({name: costs(job, outcome, kind) for name, outcome in good.items()} for kind in (0, 1))
     reference = next((name for name in ("bound", "bytes", "splitter") if name in good), None)
@@ -244,12 +245,12 @@ def report(job: Job, outcomes: dict[str, Outcome]) -> str:
 
 
 def number(value: float) -> str:
-    """Write three digits, or all before the point."""
+    """Return a number with three digits, or with all digits before the point."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def costs(job: Job, outcome: Outcome, kind: int) -> list[float]:
-    """Give what more work took in each round, in the unit of the job."""
+    """Return the cost of more work in each round, in the unit of the job."""
     assert outcome.sets is not None
     more = len(outcome.sets[1].names) - len(outcome.sets[0].names)
     return [job.cost(played.large[kind] - played.small[kind], more) for played in outcome.rounds]

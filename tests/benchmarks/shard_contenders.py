@@ -1,8 +1,8 @@
 """The contenders for shards: run as `python shard_contenders.py NAME JOB dataset.csv out --workers 2`.
 
-Each cuts the recordings of the set into the pieces of the job, and puts these into shards in `out`. All but
-lhotse copy byte ranges behind a header, as splitter does. Third-party packages are imported where they are
-used: a contender pays for its own imports only.
+Each cuts the recordings of the set into the pieces of the job, and puts these into shards in `out`. All
+except lhotse copy byte ranges behind a header, as splitter does. Third-party packages are imported where they
+are used, so a contender pays only for its own imports.
 """
 
 import argparse
@@ -28,12 +28,12 @@ BLOCK = 512
 
 
 def bound(task: Task) -> None:
-    """Copy the byte ranges into a tar file for each worker, with nothing beside them."""
+    """Copy the byte ranges into a tar file for each worker, and nothing else."""
     in_processes(copy_into_tar, task)
 
 
 def in_processes(function: Callable[["Job", str, list[str], str], None], task: Task) -> None:
-    """Give each process every n-th recording, and a shard of its own."""
+    """Give each process every n-th recording, and a separate shard."""
     processes = [
         Process(
             target=function,
@@ -50,7 +50,7 @@ def in_processes(function: Callable[["Job", str, list[str], str], None], task: T
 
 
 def copy_into_tar(job: "Job", root: str, names: list[str], shard: str) -> None:
-    """Copy through one buffer; short recordings are read at once."""
+    """Copy the pieces of recordings into a tar file, through one buffer."""
     buffer = memoryview(bytearray(AT_ONCE))
     with open(f"{shard}.tar", "wb", buffering=0) as target:
         for name in names:
@@ -74,7 +74,7 @@ def copy_into_tar(job: "Job", root: str, names: list[str], shard: str) -> None:
 
 
 def samples(job: "Job", root: str, name: str) -> Iterator[dict[str, Any]]:
-    """The pieces of a recording as dictionaries, with what a row of the manifest has."""
+    """Yield the pieces of a recording as dictionaries, with the values of a manifest row."""
     stem = os.path.splitext(name)[0]
     with open(f"{root}/{name}", "rb", buffering=0) as source:
         header, frame_bytes = wav_header(source.read(WAV_HEADER.size))
@@ -86,7 +86,7 @@ def samples(job: "Job", root: str, name: str) -> Iterator[dict[str, Any]]:
 
 
 def webdataset(task: Task) -> None:
-    """Let a ShardWriter in each process write what the recipe gives."""
+    """Let a ShardWriter in each process write the pieces."""
     in_processes(_write_webdataset, task)
 
 
@@ -100,7 +100,7 @@ def _write_webdataset(job: "Job", root: str, names: list[str], shard: str) -> No
 
 
 def litdata(task: Task) -> None:
-    """Let litdata.optimize write chunks of what the recipe gives."""
+    """Let litdata.optimize write chunks of the pieces."""
     os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(task.out / "cache")
     os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(task.out / "cache-data")
     import litdata as library

@@ -1,9 +1,10 @@
-"""What one more sample costs that stands in a tar shard: `chunk`, beside webdataset's reader with soundfile.
+"""What one more sample in a tar shard costs: `chunk`, compared with webdataset's reader and soundfile.
 
     python tests/benchmarks/shard_inputs.py
 
 Each contender is a fresh process with two workers, on a small set of shards and on one ten times as large;
-the cost of a sample is the difference of the times over that of the samples. Pieces of four seconds, as FLAC.
+the cost of a sample is the difference of the times divided by that of the samples. Pieces are four seconds
+of FLAC.
 """
 
 import argparse
@@ -25,7 +26,7 @@ SHARDS, SAMPLES = 8, (25, 250)
 
 
 def make_shards(folder: Path, samples: int) -> Path:
-    """Shards of speech-like FLAC, each sample with a transcript; made once."""
+    """Make shards of speech-like FLAC, each sample with a transcript, once."""
     if (folder / "done").exists():
         return folder
     clear(folder).mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,7 @@ def by_hand(shards: Sequence[str], out: str) -> None:
 
 
 def both_halves(folder: str, out: str) -> None:
-    """`by_hand` in two processes, each with every other shard."""
+    """Run `by_hand` in two processes, each with every other shard."""
     shards = sorted(str(path) for path in Path(folder).glob("*.tar"))
     workers = [multiprocessing.Process(target=by_hand, args=(shards[at::2], out)) for at in range(2)]
     for worker in workers:
@@ -69,7 +70,7 @@ def both_halves(folder: str, out: str) -> None:
 
 
 def command(contender: str, shards: Path, out: Path) -> list[str]:
-    """What runs a contender."""
+    """Return the command that runs a contender."""
     if contender == "splitter":
         cut = ["--seconds", str(PIECE), "--workers", "2", "--quiet", "--output", str(out)]
         return [sys.executable, "-m", "splitter", "run", f"{shards}/s-*.tar", *cut]
@@ -77,7 +78,7 @@ def command(contender: str, shards: Path, out: Path) -> list[str]:
 
 
 def main() -> None:
-    """Take turns, and print the table."""
+    """Let the contenders take turns, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scratch", type=Path, default=DEFAULT_SCRATCH)

@@ -1,4 +1,4 @@
-"""The cost of more sound that goes into shards: splitter's sinks beside a lower bound and peers, in turn."""
+"""The cost of more sound in shards: splitter's sinks, a lower bound and other tools take turns."""
 
 import functools
 import hashlib
@@ -22,7 +22,7 @@ NAMES = ("bound", *SINKS, *(name for name in CONTENDERS if name != "bound"))
 
 
 def main() -> None:
-    """Measure, and print what was measured where."""
+    """Measure, and print the results, the machine and the versions."""
     contest = Contest(NAMES, missing, command, check)
     arguments = contest.parse_arguments(__doc__, ["wav", "many"])
     print(describe_machine("torch", "pyarrow", "webdataset", "litdata", "lhotse"))
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def missing(name: str, job: Job) -> str | None:
-    """Tell whether a contender has to sit out."""
+    """Return why a contender has to sit out; None if it takes part."""
     if name in SINKS:
         return None if (CHECKOUT / "splitter" / "__main__.py").exists() else NOT_INSTALLED
     package = CONTENDERS[name].package
@@ -47,11 +47,11 @@ def command(name: str, recordings: RecordingSet, out: Path, workers: int) -> lis
     return [*SPLITTER, "run", dataset, *options, "--sink", SINKS[name]]
 
 
-# -- what came of it ---------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------
 
 
 def check(name: str, recordings: RecordingSet, out: Path) -> str:
-    """See that each piece is there once, sample by sample."""
+    """Check that each piece is there once, with the same samples."""
     expected: Counter[str] = Counter()
     originals: dict[int, Path] = {}
     for path in recordings.recordings:
@@ -72,13 +72,13 @@ def check(name: str, recordings: RecordingSet, out: Path) -> str:
 
 @functools.lru_cache(maxsize=DISTINCT * 4)
 def digests(recording: Path, job: Job) -> list[str]:
-    """Give the checksums of the pieces of a recording."""
+    """Return the checksums of the pieces of a recording."""
     samples, _ = soundfile.read(recording, dtype="int16", always_2d=True)
     return [hashlib.sha256(samples[start:stop]).hexdigest() for start, stop in job.windows(job.rate)]
 
 
 def pieces(name: str, out: Path) -> Iterator[bytes]:
-    """Give all pieces that a contender has left."""
+    """Yield the contents of all pieces that a contender has left."""
     if name == "litdata":
         from litdata import StreamingDataset
 

@@ -1,4 +1,4 @@
-"""What the stages of pipelines.py do, for every contender."""
+"""The work of the stages of pipelines.py, the same for every contender."""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ def cut(pieces: int, size: int, cost: float) -> Iterator[tuple[str, bytes]]:
 
 
 def spend(seconds: float) -> None:
-    """Keep a CPU busy for so long, not counting what others take of it."""
+    """Use this much CPU time, without counting what other processes use."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass

@@ -1,4 +1,4 @@
-"""The recipes of pipelines.py: two that keep a CPU busy, and one that waits as for a GPU."""
+"""The recipes of pipelines.py: two that keep a CPU busy, one that waits as if for a GPU, and a tiny one."""
 
 import os
 import time
@@ -17,13 +17,13 @@ class Cut(ProcessorDataset):
         self.pieces, self.size, self.cost = pieces, size, cost
 
     def process(self, input_file: InputFile) -> tuple[Iterator[OutputFile], dict[str, int]]:
-        """Give the pieces one after the other."""
+        """Return the pieces, which are made one after the other."""
         made = cut(self.pieces, self.size, self.cost)
         return (OutputFile(name, content, {"number": at}) for at, (name, content) in enumerate(made)), {}
 
 
 class Judge(ProcessorDataset):
-    """Judge a batch in a fixed time, whatever is in it, and without a CPU."""
+    """Judge a batch in a fixed time, whatever its size, without using a CPU."""
 
     def __init__(self, inputs: object, seconds: float = 0.0) -> None:
         super().__init__(inputs)
@@ -56,8 +56,8 @@ class Pack(ProcessorDataset):
 
 
 class Note(ProcessorDataset):
-    """Note what an input is called, and do not open it."""
+    """Note the length of the name of an input, without opening it."""
 
     def process(self, input_file: InputFile) -> tuple[list[OutputFile], dict[str, int]]:
-        """Give the length of its name."""
+        """Return the length of the name."""
         return [], {"letters": len(os.path.basename(input_file.input))}

@@ -1,4 +1,4 @@
-"""How long splitter takes to start: its help and four words, between a bare Python and `import torch`."""
+"""How long splitter takes to start: its help and four words, compared with Python and `import torch`."""
 
 import argparse
 import subprocess
@@ -15,7 +15,7 @@ AIMS_SECONDS = {"splitter --help": 0.25, "splitter run, four words": 2.0}
 
 
 def main() -> None:
-    """Measure, then print the table; exit code 1 when the help imports what it must not."""
+    """Measure, then print the table; exit with 1 if the help imports heavy packages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def measure(folder: Path, rounds: int) -> dict[str, list[float]]:
-    """Let the commands take turns; a first turn that only warms the disk's cache does not count."""
+    """Let the commands take turns; a first turn, which only fills the disk cache, does not count."""
     output, log = folder / "outputs", folder / "log"
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
@@ -51,14 +51,14 @@ def measure(folder: Path, rounds: int) -> dict[str, list[float]]:
 
 
 def table_row(name: str, times: list[float]) -> list[str]:
-    """Write one command's numbers."""
+    """Return the row of one command."""
     aim = AIMS_SECONDS.get(name)
     verdict = "" if aim is None else f"under {aim} s: {'met' if median(times) < aim else 'MISSED'}"
     return [name, f"{median(times):.3f}", f"{min(times):.3f}-{max(times):.3f}", verdict]
 
 
 def check_help_imports() -> None:
-    """See that `splitter --help` imports nothing heavy."""
+    """Check that `splitter --help` imports no heavy package; exit with 1 if it does."""
     command = [sys.executable, "-X", "importtime", "-m", "splitter", "--help"]
     said = subprocess.run(
         command, env=environment(), cwd=CHECKOUT, capture_output=True, text=True, check=True

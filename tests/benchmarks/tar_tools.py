@@ -1,10 +1,10 @@
-"""What the tools for tar shards cost: their memory over streams of ten gigabytes, and their time.
+"""What the tools for tar shards cost: their memory for streams of ten gigabytes, and their time.
 
     python tests/benchmarks/tar_tools.py memory
     python tests/benchmarks/tar_tools.py speed
 
-`memory` has a process write samples into each tool's standard input, and adds up what the tool and all that
-it has started have in memory. `speed` lets each tool take turns with a loop over Python's own tarfile, and
+`memory` lets a process write samples to each tool's standard input, and adds up the memory of the tool and of
+all processes that it has started. `speed` lets each tool take turns with a loop over Python's own tarfile and
 with `cp`, on an archive in memory.
 """
 
@@ -48,7 +48,7 @@ MOST_TO_MAP = 10_000  # samples, as each starts a shell
 
 
 def content(size: int) -> bytes:
-    """Bytes that look like none of an archive's own."""
+    """Return bytes that do not look like parts of an archive."""
     return (bytes(range(1, 251)) * (size // 250 + 1))[:size]
 
 
@@ -60,10 +60,10 @@ def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def write_samples(file: BinaryIO, total: int, size: int) -> None:
-    """Write an archive of so many bytes, of samples of a content and a text each."""
+    """Write an archive of about `total` bytes; each sample has a content of `size` bytes and a text."""
     data = content(size)
     for number in range(max(1, total // size)):
-        # the order that a sort has the most to do with
+        # the order that gives a sort the most work
         key = f"{(number * 7_919) % 10_000_019:09d}"
         for name, member in ((f"{key}.bin", data), (f"{key}.txt", f"number {number}\n".encode())):
             info = tarfile.TarInfo(name)
@@ -75,7 +75,7 @@ def write_samples(file: BinaryIO, total: int, size: int) -> None:
 
 
 def write_plan(folder: Path, total: int, size: int) -> Path:
-    """Write a plan of as many samples, all of whose contents are one file."""
+    """Write a plan for as many samples, all of which have the same file as content."""
     (folder / "content.bin").write_bytes(content(size))
     plan = folder / "plan.csv"
     with plan.open("w", encoding="utf-8", newline="") as file:
@@ -91,14 +91,14 @@ def write_plan(folder: Path, total: int, size: int) -> Path:
 
 
 class Peak(NamedTuple):
-    """What a tool had in memory at most, and how long it took."""
+    """The largest memory of a tool, and how long it took."""
 
     megabytes: float
     seconds: float
 
 
 def memory_command(tool: str, folder: Path) -> list[str]:
-    """What runs a tool over its standard input."""
+    """Return the command that runs a tool on its standard input."""
     return {
         "cat": [*TAR, "cat", "-", "-o", "-"],
         "split": [*TAR, "split", "-", "-o", f"{folder}/s-{{shard:06d}}.tar", "--size", str(SHARD_BYTES)],
@@ -111,7 +111,7 @@ def memory_command(tool: str, folder: Path) -> list[str]:
 
 
 def peak_of(tool: str, total: int, size: int, folder: Path) -> Peak:
-    """Run a tool over a stream that is made as it is read."""
+    """Run a tool on a stream that is made while it is read."""
     clear(folder).mkdir(parents=True)
     if tool == "create":
         write_plan(folder, total, size)
@@ -141,7 +141,7 @@ def peak_of(tool: str, total: int, size: int, folder: Path) -> Peak:
 
 
 def watch(process: "subprocess.Popen[bytes]") -> Iterator[float]:
-    """What a process and all that it has started have in memory now and then, in MB, until it ends."""
+    """Yield the memory of a process and of all that it has started, in MB, again and again until it ends."""
     known = psutil.Process(process.pid)
     while process.poll() is None:
         yield sum(map(resident, [known, *descendants(known)])) / 1e6
@@ -149,7 +149,7 @@ def watch(process: "subprocess.Popen[bytes]") -> Iterator[float]:
 
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
-    """What a process has started."""
+    """Return all processes below one; none if it has ended."""
     try:
         return process.children(recursive=True)
     except psutil.Error:
@@ -157,7 +157,7 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def resident(process: psutil.Process) -> int:
-    """Bytes of a process in memory, shared ones included; none of one that has ended."""
+    """Return the memory of a process in bytes, including shared memory; 0 if it has ended."""
     try:
         return int(process.memory_info().rss)
     except psutil.Error:
@@ -166,7 +166,7 @@ def resident(process: psutil.Process) -> int:
 
 @contextlib.contextmanager
 def discarding(folder: Path) -> Iterator[None]:
-    """Remove shards as they become whole, as nobody will read them."""
+    """Remove shards as soon as they are complete, since nobody will read them."""
     ended = threading.Event()
 
     def discard() -> None:
@@ -187,7 +187,7 @@ def discarding(folder: Path) -> Iterator[None]:
 
 
 def samples_of(tar: tarfile.TarFile) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """Keys, and the fields of each, as one would read them."""
+    """Yield keys, and the fields of each, as simple code would read them."""
     held: list[tuple[str, bytes]] = []
     last = ""
     for info in tar:
@@ -198,7 +198,7 @@ def samples_of(tar: tarfile.TarFile) -> Iterator[tuple[str, list[tuple[str, byte
         last = key
         file = tar.extractfile(info)
         held.append((field, file.read() if file else b""))
-        tar.members = []  # or it would hold every header
+        tar.members = []  # otherwise, it would keep every header
     if held:
         yield last, held
 
@@ -211,14 +211,14 @@ def put(tar: tarfile.TarFile, key: str, fields: list[tuple[str, bytes]]) -> None
 
 
 def loop_cat(source: Path, out: Path) -> None:
-    """Member after member."""
+    """Copy member after member."""
     with tarfile.open(source, "r|") as given, tarfile.open(out / "all.tar", "w|") as made:
         for key, fields in samples_of(given):
             put(made, key, fields)
 
 
 def loop_split(source: Path, out: Path) -> None:
-    """The same, with a new archive now and then."""
+    """Copy member after member, and begin a new archive when one is full."""
     with tarfile.open(source, "r|") as given, contextlib.ExitStack() as shard:
         made, number = None, 0
         for key, fields in samples_of(given):
@@ -230,14 +230,14 @@ def loop_split(source: Path, out: Path) -> None:
 
 
 def loop_sort(source: Path, out: Path) -> None:
-    """The names first, then the contents in their order."""
+    """Read the names first, then copy the contents in their order."""
     with tarfile.open(source) as given, tarfile.open(out / "sorted.tar", "w|") as made:
         for info in sorted(given.getmembers(), key=lambda info: info.name):
             made.addfile(info, given.extractfile(info))
 
 
 def loop_create(source: Path, out: Path) -> None:
-    """A file and a text for each row of a plan."""
+    """Write a file and a text for each row of a plan."""
     with (source / "plan.csv").open(newline="") as rows, tarfile.open(out / "made.tar", "w|") as made:
         for row in csv.DictReader(rows):
             data = (source / row["@bin"]).read_bytes()
@@ -245,7 +245,7 @@ def loop_create(source: Path, out: Path) -> None:
 
 
 def loop_to_csv(source: Path, out: Path) -> None:
-    """A row for each sample."""
+    """Write a row for each sample."""
     with tarfile.open(source, "r|") as given, (out / "table.csv").open("w", newline="") as table:
         rows = csv.writer(table)
         for key, fields in samples_of(given):
@@ -253,7 +253,7 @@ def loop_to_csv(source: Path, out: Path) -> None:
 
 
 def loop_show(source: Path, out: Path) -> None:
-    """Lines for each sample."""
+    """Print lines for each sample."""
     del out
     with tarfile.open(source, "r|") as given:
         for key, fields in samples_of(given):
@@ -263,7 +263,7 @@ def loop_show(source: Path, out: Path) -> None:
 
 
 def loop_map(source: Path, out: Path) -> None:
-    """A folder and a shell for each sample."""
+    """Make a folder and run a shell for each sample."""
     with tarfile.open(source, "r|") as given, tarfile.open(out / "mapped.tar", "w|") as made:
         for key, fields in samples_of(given):
             with tempfile.TemporaryDirectory() as folder:
@@ -286,7 +286,7 @@ LOOPS: dict[str, Callable[[Path, Path], None]] = {
 
 
 def speed_command(tool: str, contender: str, source: Path, out: Path) -> list[str]:
-    """What runs a contender over a file."""
+    """Return the command that runs a contender on a file."""
     if contender == "cp":
         return ["cp", "--sparse=never", "--reflink=never", str(source), str(out / "copy")]
     if contender == "tarfile":
@@ -304,7 +304,7 @@ def speed_command(tool: str, contender: str, source: Path, out: Path) -> list[st
 
 
 def names_in(out: Path, tool: str, log: Path) -> list[str]:
-    """What a contender has made: names of members, or the beginnings of lines."""
+    """Return what a contender has made: names of members, or lines."""
     if tool == "to-csv":
         lines = (out / "table.csv").read_text().splitlines()
         return [line for line in lines if not line.startswith("key,")]
@@ -318,7 +318,7 @@ def names_in(out: Path, tool: str, log: Path) -> list[str]:
 
 
 def compare(tool: str, source: Path, arguments: argparse.Namespace) -> dict[str, list[float]]:
-    """Let the contenders take turns; none may have made anything else than the others."""
+    """Let the contenders take turns, and check that all have made the same; return their times."""
     out, log = arguments.place / "tar-tools-out", arguments.scratch / "tar-tools.log"
     times: dict[str, list[float]] = {name: [] for name in ("splitter", "tarfile", "cp")}
     if tool == "create":
@@ -340,7 +340,7 @@ def compare(tool: str, source: Path, arguments: argparse.Namespace) -> dict[str,
 
 
 def show_memory(arguments: argparse.Namespace) -> None:
-    """A tenth of the stream, then all of it: what grows with the input is seen."""
+    """Measure the memory for a tenth of the stream and for all of it, to show what grows with the input."""
     rows = []
     folder = arguments.scratch / "tar-tools"
     for size in arguments.sizes:
@@ -364,7 +364,7 @@ def show_memory(arguments: argparse.Namespace) -> None:
 
 
 def show_speed(arguments: argparse.Namespace) -> None:
-    """Each tool beside the loop, and beside copying the file."""
+    """Compare the time of each tool with the loop, and with copying the file."""
     rows = []
     for size in arguments.sizes:
         for tool in arguments.tools:
@@ -393,7 +393,7 @@ def show_speed(arguments: argparse.Namespace) -> None:
 
 
 def make_source(folder: Path, tool: str, total: int, size: int) -> Path:
-    """What a tool is to read: an archive, or the folder of a plan."""
+    """Make the input of a tool: an archive, or the folder of a plan."""
     folder = folder / f"{total}-{size}"
     archive = folder / "in.tar"
     if not archive.exists():
@@ -406,9 +406,9 @@ def make_source(folder: Path, tool: str, total: int, size: int) -> Path:
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure what the command line asks for."""
     if sys.argv[1:2] == ["--write"]:
-        # a tool that fails has closed the pipe, and says so itself
+        # a tool that fails closes the pipe, and reports its own error
         with contextlib.suppress(BrokenPipeError):
             write_samples(sys.stdout.buffer, int(sys.argv[2]), int(sys.argv[3]))
         return

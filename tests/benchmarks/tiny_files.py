@@ -1,4 +1,4 @@
-"""The cost of one more tiny file: splitter beside a bare loop and its peers, in turn."""
+"""The cost of one more tiny file: splitter, a bare loop and other tools take turns."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ NAMES = (*CONTENDERS, "splitter")
 
 
 class WordSet(NamedTuple):
-    """A set of tiny files, and what comes out of it when it is done right."""
+    """A set of tiny files, and the right result."""
 
     files: int
     dataset: Path
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
 
 def main() -> None:
-    """Measure, then print the table; exit code 1 when a contender failed or did the job wrong."""
+    """Measure, then print the table; exit with 1 if a contender failed or did the job wrong."""
     arguments = parse_arguments()
     sets = [load_set(arguments.scratch, files) for files in (arguments.small, arguments.large)]
     outcomes = measure(arguments.only, sets, arguments)
@@ -80,7 +80,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def load_set(scratch: Path, files: int) -> WordSet:
-    """Make the set unless it is there, and work out what is expected."""
+    """Make the set, unless it exists, and compute the expected result."""
     dataset = make_words(scratch / f"words-{files}", files)
     return WordSet(files, dataset, expected_digest(dataset))
 
@@ -88,7 +88,7 @@ def load_set(scratch: Path, files: int) -> WordSet:
 def measure(
     names: Sequence[str], sets: Sequence[WordSet], arguments: argparse.Namespace
 ) -> dict[str, Outcome]:
-    """Let the contenders take turns, so that a busy minute of the machine falls on all of them."""
+    """Let the contenders take turns, so that a busy minute of the machine affects all of them."""
     outcomes = {name: Outcome([], missing(name)) for name in NAMES if name in names}
     for _ in range(arguments.rounds):
         for name, outcome in outcomes.items():
@@ -98,7 +98,7 @@ def measure(
 
 
 def missing(name: str) -> str | None:
-    """Tell whether a contender has to sit out."""
+    """Return why a contender has to sit out; None if it takes part."""
     if name == "splitter":
         return None if (CHECKOUT / "splitter" / "__main__.py").exists() else "not installed"
     package = CONTENDERS[name].package
@@ -108,7 +108,7 @@ def missing(name: str) -> str | None:
 def play_round(
     name: str, outcome: Outcome, sets: Sequence[WordSet], arguments: argparse.Namespace
 ) -> Outcome:
-    """Run a contender on the small and on the large set."""
+    """Run a contender on the small set and on the large set."""
     try:
         played = Round(*(run_once(name, words, arguments) for words in sets))
     except CommandFailedError as problem:
@@ -118,7 +118,7 @@ def play_round(
 
 
 def run_once(name: str, words: WordSet, arguments: argparse.Namespace) -> float:
-    """Time one fresh process and check what it wrote."""
+    """Time one fresh process, and check its result."""
     out = clear(arguments.scratch / "out" / name)
     log = arguments.scratch / f"{name}.log"
     seconds = time_command(command(name, words.dataset, out, arguments.workers), log)
@@ -142,7 +142,7 @@ def command(name: str, dataset: Path, out: Path, workers: int) -> list[str]:
 
 
 def report(outcomes: dict[str, Outcome], more_files: int) -> str:
-    """Put the medians in a table, each beside the bare loop's."""
+    """Return a table of the medians, each compared with the bare loop's."""
     costs = {
         name: [(played.large_seconds - played.small_seconds) / more_files * 1e6 for played in outcome.rounds]
         for name, outcome in outcomes.items()
@@ -158,7 +158,7 @@ def report(outcomes: dict[str, Outcome], more_files: int) -> str:
 
 
 def table_row(name: str, rounds: Sequence[Round], costs: Sequence[float], bare: float | None) -> list[str]:
-    """Write one contender's numbers."""
+    """Return the row of one contender."""
     small, large = (median(seconds) for seconds in zip(*rounds, strict=True))
     cost = median(costs)
     spread = f"{min(costs):.1f}-{max(costs):.1f}"

@@ -1,4 +1,4 @@
-"""The job that every contender does, and the files it does it on."""
+"""The job that every contender does, and the files for it."""
 
 import csv
 import random
@@ -17,14 +17,14 @@ PartRow = tuple[str, str, str, str]
 
 
 class Digest(NamedTuple):
-    """What a result holds, whatever the order of its rows."""
+    """A summary of a result that does not depend on the order of its rows."""
 
     rows: int
     checksum: int
 
 
 def split_word(word: str) -> list[str]:
-    """Split a word into parts of three characters that overlap by two; a short word is given whole.
+    """Split a word into parts of three characters that overlap by two; return a short word as it is.
 
     With a step of one character the last window always ends at the last character: none is shifted back.
     """
@@ -51,7 +51,7 @@ def read_list(dataset: Path) -> list[Row]:
 
 
 def make_words(folder: Path, files: int) -> Path:
-    """Make a dataset list of tiny files with one word each, once; give the path of the list."""
+    """Make a dataset list of tiny files with one word each, once; return the path of the list."""
     dataset = folder / "dataset.csv"
     if not dataset.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def make_words(folder: Path, files: int) -> Path:
 
 
 def write_list(dataset: Path, rows: Iterable[Row]) -> None:
-    """Write the dataset list; it appears when it is whole, and with it the set counts as made."""
+    """Write the dataset list; it gets its name when it is complete, and then the set counts as made."""
     partial = dataset.with_suffix(".partial")
     with partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -82,13 +82,13 @@ def _write_words(folder: Path, files: int) -> Iterator[Row]:
 
 
 def expected_digest(dataset: Path) -> Digest:
-    """Do the job plainly in this process: what every contender must arrive at; it also warms the cache."""
+    """Do the job in this process, which also fills the cache; return the result that all must have."""
     root = str(dataset.parent)
     return digest_rows(part for row in read_list(dataset) for part in read_parts(root, row))
 
 
 def result_digest(results: Iterable[Path]) -> Digest:
-    """Read what a contender wrote: CSV files with a header, in which other columns may stand too."""
+    """Summarize what a contender wrote: CSV files with a header, which may have other columns, too."""
     return digest_rows(row for path in results for row in _read_columns(path))
 
 
