@@ -23,7 +23,9 @@ def read_audacity(text: str) -> Iterator[Row]:
         if row:
             yield row
         if not rest:
-            raise Malformed(number, "is not a label of Audacity: start, end and text, with tabs between them")
+            raise Malformed(
+                number, "is not an Audacity label: expected start, end and text, separated by tabs"
+            )
         row = Row(number, with_point(first), with_point(second), third.strip())
     if row:
         yield row

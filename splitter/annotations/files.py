@@ -284,8 +284,8 @@ def _kind_of(path: str, text: str) -> Kind:
     if looks_like_table(text):
         return "table"
     raise AnnotationError(
-        f"{path}: line 1: is neither a label of Audacity nor the head of a table with start and end;"
-        f" expected that, or a file that ends in {', '.join(_KINDS_BY_ENDING)}"
+        f"{path}: line 1: is neither an Audacity label nor the header of a table with start and end;"
+        f" expected one of these, or a file that ends in {', '.join(_KINDS_BY_ENDING)}"
     )
 
 

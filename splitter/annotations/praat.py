@@ -39,10 +39,10 @@ def read_textgrid(text: str) -> Iterator[Row]:
 
 def _rows(text: str) -> Iterator[Row]:
     if text.startswith("ooBinaryFile"):
-        raise Malformed(1, "is the head of a binary TextGrid; save it as a text file in Praat")
+        raise Malformed(1, "is the header of a binary TextGrid; save it as a text file in Praat")
     tokens = _Tokens(text)
     if not tokens.take("text").startswith("ooTextFile") or tokens.take("text") != "TextGrid":
-        raise Malformed(tokens.line, "is not the head of a TextGrid")
+        raise Malformed(tokens.line, "is not the header of a TextGrid")
     tokens.take_span()
     if tokens.take("flag") == "<exists>":
         for _ in range(tokens.take_count()):

@@ -40,7 +40,7 @@ def read_vtt(text: str) -> Iterator[Row]:
     blocks = _blocks(text)
     (number, first), *head = next(blocks, [(1, "")])
     if not _is_head(first):
-        raise Malformed(number, f"{shown(first)} is not the head of a WebVTT file; expected WEBVTT")
+        raise Malformed(number, f"{shown(first)} is not the header of a WebVTT file; expected WEBVTT")
     if any(_ARROW in line for _, line in head):
         raise Malformed(number, "needs an empty line between it and the first cue")
     for block in blocks:
@@ -82,7 +82,7 @@ def _cue(timing: Line, name: str, body: Sequence[Line], clean: Callable[[str], s
     number, line = timing
     times = _timing(line)
     if not times:
-        raise Malformed(number, f"{shown(line)} is not start --> end")
+        raise Malformed(number, f"{shown(line)} is not of the form start --> end")
     for below, said in body:
         if _ARROW in said or _looks_like_timing(said):
             raise Malformed(below, f"{shown(said)} looks like times, but is in the text of a cue")

@@ -68,8 +68,8 @@ class PieceReader:
             name = LISTED.name
             if not self._files.exists(name):
                 raise StorageError(
-                    f"{self._files.location(name)}: does not exist, and says where the recordings of virtual "
-                    "pieces are; restore it, or pass the output folder of the run"
+                    f"{self._files.location(name)}: does not exist, but is needed to find the recordings of "
+                    "virtual pieces; restore it, or pass the output folder of the run"
                 )
             try:
                 self._list = description_of(self._files.read(name))
