@@ -96,6 +96,10 @@ class RunFile:
         """Return the error to raise: the file, why it is damaged, and what to do."""
         return self.error(f"{storage.path(self.name)}: {self.fault_of(why)}")
 
+    def missing(self, storage: Storage) -> SplitterError:
+        """Return the error to raise if the file should exist, but does not."""
+        return self.error(f"{storage.path(self.name)}: does not exist; {self.remedy}")
+
 
 RECORD = RunFile(
     f"{RECORDS}/<batch>",

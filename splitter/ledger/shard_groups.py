@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from splitter.ledger.journal import Journal
 from splitter.ledger.part_shares import Measured, bytes_together
 from splitter.ledger.records import RowColumns
 from splitter.ledger.run_files import GROUPS
 from splitter.options import RunPart
 from splitter.sorted_arrays import index_of
 from splitter.storage.base import Storage
+from splitter.storage.layout import shard_of
 from splitter.text.csv import Row
 
 LEAST_BYTES = 16 << 20
@@ -133,8 +135,17 @@ class Groups:
 
     @classmethod
     def stored(cls, storage: Storage) -> "Groups | None":
-        """Return the groups of an earlier run, if there are any."""
-        return GROUPS.load(storage, _groups)
+        """Return the groups of an earlier run, if there are any; refuse shards whose groups are lost.
+
+        Other groups would replace those shards by ones that lack samples of finished inputs.
+        """
+        groups = GROUPS.load(storage, _groups)
+        if groups is None and _has_shards(storage):
+            # unless another part of the run has stored the groups in the meantime
+            groups = GROUPS.load(storage, _groups)
+            if groups is None:
+                raise GROUPS.missing(storage)
+        return groups
 
 
 def deal(  # noqa: PLR0913 - each is one thing to know
@@ -172,6 +183,14 @@ def inputs_in_group(inputs: int, total: int, shard_bytes: int) -> int:
     group_bytes = min(shard_bytes, max(LEAST_BYTES, total // GROUPS_WANTED))
     size = group_bytes * inputs // total if total else inputs
     return max(1, min(size, max(MOST_SMALL, inputs // GROUPS_WANTED)))
+
+
+def _has_shards(storage: Storage) -> bool:
+    """Return whether finished inputs have outputs in shards."""
+    journal = Journal(storage)
+    journal.load()
+    names = journal.outputs_of_each(journal.with_outputs(journal.done()))
+    return any(shard_of(one[0])[0] for one in names if one)
 
 
 def _hashes(keys: np.ndarray, seed: int) -> np.ndarray:

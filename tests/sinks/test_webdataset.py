@@ -14,7 +14,7 @@ from doors import Said, here, read_table, tree, write_files, write_list
 
 import splitter
 from splitter import OutputFile, ProcessorDataset
-from splitter.errors import Refused, RunStopped
+from splitter.errors import Refused, RunStopped, StorageError
 from splitter.ledger import shard_groups
 from splitter.outputs.frame import Manifest
 from splitter.testing.sinks import InAStore, ShardConformance
@@ -492,3 +492,22 @@ def test_samples_taken_along_lack_a_field_that_was_not_asked_for_then(folder: Pa
         assert labelled == {"00000000"}
         assert {name.partition("-")[0] for name in tar.getnames()} == {"00000000", "00000001"}
     assert here(capfd, *arguments, "--field=cls=label").code == 0
+
+
+def test_shards_whose_groups_are_lost_are_not_made_again(dataset: Set):
+    """Other groups would replace a shard by one that lacks samples of finished inputs."""
+    dataset.run(*"abcd")
+    (dataset.output / ".splitter" / "groups").unlink()
+    before = tree(dataset.output)
+    dataset.write(x="new")
+    advice = "groups: does not exist; restore it, or start over with --fresh"
+    for options in ({}, {"prune": True}, {"part": "1/2"}):
+        with pytest.raises(StorageError, match=advice):
+            dataset.run(*"xabcd", **options)
+        assert tree(dataset.output) == before
+    verdict = splitter.verify(dataset.output)
+    assert [(one.file, one.message) for one in verdict.findings] == [
+        (".splitter/groups", "does not exist; restore it, or start over with --fresh")
+    ]
+    assert dataset.run(*"xabcd", fresh=True).summary.done == 5
+    assert splitter.verify(dataset.output).ok
