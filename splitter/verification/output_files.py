@@ -200,14 +200,11 @@ class OutputChecks:
 def _read(file: io.RawIOBase) -> tuple[memoryview, int, str]:
     """Return the first bytes, the size and the checksum of a file."""
     digest, buffer, size = xxhash.xxh3_128(), _buffer.view, 0
-    start = buffer[:0]
     while count := file.readinto(buffer[min(size, READ_AT_ONCE) :]):
         block = buffer[min(size, READ_AT_ONCE) :][:count]
         digest.update(block)
         size += count
-        if size <= READ_AT_ONCE:
-            start = buffer[:size]
-    return start, size, checksum_of(digest)
+    return buffer[: min(size, READ_AT_ONCE)], size, checksum_of(digest)
 
 
 class _Buffer(threading.local):

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import io
 import json
 import os
 import shutil
@@ -35,6 +36,7 @@ from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.errors import Refused
 from splitter.ledger import list_copy
 from splitter.storage.checked_file import sealed
+from splitter.storage.content import READ_AT_ONCE
 from splitter.verification.findings import Verdict
 
 # more than there is now
@@ -562,6 +564,25 @@ def test_a_header_that_disagrees_with_its_row_is_found(folder, ending, key, capf
     findings = splitter.verify(folder / "out").findings
     assert [finding.kind for finding in findings] == (["header"] if key else [])
     assert not key or key in findings[0].message
+
+
+class Streamed(ProcessorDataset):
+    """A FLAC file that states no length, as a stream does."""
+
+    def process(self, input_file: InputFile):
+        content, sound = io.BytesIO(), np.random.default_rng(1).uniform(-1, 1, (1 << 20, 1))
+        soundfile.write(content, sound, 16000, format="flac")
+        flac = bytearray(content.getvalue())
+        # the last 36 bits are the number of samples
+        flac[21:26] = bytes([flac[21] & 0xF0, 0, 0, 0, 0])
+        return [OutputFile("0.flac", bytes(flac), {"sample_rate": 16000, "frames": len(sound)})], {}
+
+
+def test_the_header_of_a_large_recording_without_a_length_agrees(folder):
+    write_files(folder, {"inputs/a.txt": "x"})
+    manifest = Streamed(folder / "inputs").run(folder / "out", workers=0, quiet=True)
+    assert int(manifest["size"][0]) > READ_AT_ONCE
+    assert splitter.verify(folder / "out").ok
 
 
 @pytest.mark.parametrize("made_as", ["wav", "flac", "ogg", "mp3"])
