@@ -35,12 +35,25 @@ def memory_of(process: int, without: int = 0) -> int:
 
 
 def _descendants(process: int) -> list[int]:
-    with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/children") as file:
-        children = [int(child) for child in file.read().split()]
+    children = _children(process)
+    if children is not None:
         return children + [one for child in children for one in _descendants(child)]
     with contextlib.suppress(psutil.Error):
         return [child.pid for child in psutil.Process(process).children(recursive=True)]
     return []
+
+
+def _children(process: int) -> list[int] | None:
+    """Return the processes that any thread of a process has started; None if the kernel does not say."""
+    children: list[int] | None = None
+    threads: list[str] = []
+    with contextlib.suppress(OSError):
+        threads = os.listdir(f"/proc/{process}/task")
+    for thread in threads:
+        # a thread may have ended in the meantime
+        with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/children") as file:
+            children = [*(children or ()), *map(int, file.read().split())]
+    return children
 
 
 def _own_memory(process: int) -> int:
