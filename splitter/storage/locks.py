@@ -9,6 +9,7 @@ A lock file contains the name of its holder. The system frees a lock when its la
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -84,7 +85,7 @@ class FolderLock(FolderSteps):
         signs = []
         for name in (LOCK, *self._part_locks(), WORKERS):
             try:
-                descriptor = self.tree.open(name, os.O_RDONLY)
+                descriptor = self._opened_to_ask(name)
             except OSError:
                 continue
             # workers share their lock, so only an exclusive request notices them; an OSError is raised here,
@@ -94,6 +95,13 @@ class FolderLock(FolderSteps):
             if owner is not None:
                 return _who(owner), tuple(signs)
         return "", tuple(signs)
+
+    def _opened_to_ask(self, name: str) -> int:
+        if name == WORKERS:
+            # NFS grants an exclusive lock only on a file that is open for writing
+            with contextlib.suppress(OSError):
+                return self.tree.open(name, os.O_RDWR)
+        return self.tree.open(name, os.O_RDONLY)
 
     @contextlib.contextmanager
     def gate(self) -> Iterator[None]:
@@ -257,6 +265,10 @@ def _asked(descriptor: int, kind: int) -> tuple[bytes, list[str] | None]:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return sign, _owner(file.fileno())
+        except OSError as error:
+            # a folder on NFS that may only be read: workers without a driver are not noticed there
+            if error.errno != errno.EBADF:
+                raise
         return sign, None
 
 

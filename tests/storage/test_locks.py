@@ -164,6 +164,40 @@ def test_a_lock_that_cannot_be_asked_is_not_taken_for_free(storage: LocalStorage
         monkeypatch.undo()
 
 
+def test_locks_are_asked_for_on_nfs(storage: LocalStorage, monkeypatch):
+    """There, only a file that is open for writing can be locked for one process: see flock(2)."""
+    flock, opened = fcntl.flock, Tree.open
+
+    def flock_of_nfs(file, kind: int) -> None:
+        descriptor = file if isinstance(file, int) else file.fileno()
+        is_read_only = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        if kind & fcntl.LOCK_EX and is_read_only:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(descriptor, kind)
+
+    def open_read_only(tree: Tree, name: str, flags: int, mode: int = 0o666) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(tree, name, flags, mode)
+
+    worker = LocalStorage(storage.root)
+    with storage.locked():
+        worker.run = storage.run
+        with worker.at_work():
+            pass
+    monkeypatch.setattr(fcntl, "flock", flock_of_nfs)
+    with worker.at_work():
+        assert storage.users()[0]
+    assert not storage.users()[0]
+    with storage.locked():
+        # also where nothing may be written
+        monkeypatch.setattr(Tree, "open", open_read_only)
+        assert LocalStorage(storage.root).users()[0]
+        monkeypatch.setattr(Tree, "open", opened)
+    monkeypatch.setattr(Tree, "open", open_read_only)
+    assert not storage.users()[0]
+
+
 def test_a_worker_that_no_driver_has_forked_does_nothing_for_a_run_that_is_over(storage: LocalStorage):
     """Once there is a later run it does no more batches."""
     worker = LocalStorage(storage.root)
