@@ -68,8 +68,7 @@ class Identity:
 
     def _compound(self, value: Any) -> Any:  # noqa: ANN401, PLR0911
         if isinstance(value, Mapping):
-            return {key if isinstance(key, str) else _json(self._plain(key)): self._plain(one)
-                    for key, one in value.items()}  # fmt: skip
+            return self._mapping([*value.items()])
         if isinstance(value, (list, tuple)):
             return [self._plain(one) for one in value]
         if isinstance(value, (set, frozenset)):
@@ -83,6 +82,14 @@ class Identity:
         if isinstance(value, FunctionType):
             return self._function(value)
         return self._object(value)
+
+    def _mapping(self, items: list[tuple[Any, Any]]) -> Any:  # noqa: ANN401
+        parts = [(key, self._plain(key), self._plain(one)) for key, one in items]
+        described = {key if isinstance(key, str) else _json(plain): one for key, plain, one in parts}
+        if len(described) == len(parts):
+            return described
+        # keys that look the same in JSON, such as 1 and "1"
+        return sorted(([type(key).__qualname__, plain, one] for key, plain, one in parts), key=_json)
 
     def _array(self, array: np.ndarray) -> Any:  # noqa: ANN401
         shape = "x".join(map(str, array.shape))

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,8 @@ DIFFERENT = {
     "long bytes": lambda: (bytes(10**6), bytes(10**6 - 1) + b"x"),
     "a long text": lambda: ("x" * 10_000, "x" * 9_999 + "y"),
     "a cycle": lambda: (cyclic(1), cyclic(2)),
+    "a number as a key beside its text": lambda: ({1: "a", "1": "b"}, {1: "c", "1": "b"}),
+    "keys that swap their values": lambda: ({Path("a"): 1, '"a"': 2}, {'"a"': 1, Path("a"): 2}),
     "not a number": lambda: (float("nan"), float("inf")),
 }
 
@@ -176,6 +179,13 @@ SAME = {
 def test_what_does_not_matter_is_not_noticed(pair):
     """Nothing is done again for it."""
     assert identity(pair[0]) == identity(pair[1])
+
+
+def test_it_stays_what_earlier_versions_have_stored():
+    """Or all outputs would be made again."""
+    keys = {"b": [1, 2.5], 1: "x", None: True, (2, "c"): {"d": Path("e")}}
+    stored = '{"1": "x", "[2, \\"c\\"]": {"d": "e"}, "b": [1, 2.5], "null": true}'
+    assert identity(keys) == stored
 
 
 SCRIPT = """
