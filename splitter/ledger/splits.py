@@ -69,7 +69,7 @@ class SplitRule:
             raise Refused(
                 f"{named or 'no fractions'}: must sum to 1, not {whole:g}{self._missing(1 - whole)}"
             )
-        if not _is_number(self.seed) or self.seed != int(self.seed) or not 0 <= self.seed < _ALL:
+        if not _is_number(self.seed) or not 0 <= self.seed < _ALL or self.seed != int(self.seed):
             raise Refused(f"seed {self.seed!r}: must be an integer, 0 or more")
 
     def _missing(self, share: float) -> str:

@@ -240,6 +240,8 @@ def test_what_cannot_be_split_is_refused():
         (pd.DataFrame({"path": ["a"]}), {}, "name the column of the groups"),
         ("outputs", {}, "is not a manifest; pass the result of read_manifest"),
         (manifest[["input"]], {"seed": -1}, "seed -1: must be an integer"),
+        (manifest[["input"]], {"seed": float("inf")}, "seed inf: must be an integer"),
+        (manifest[["input"]], {"seed": float("nan")}, "seed nan: must be an integer"),
         (manifest[["input"]], {"balance": "label"}, "balance 'label': the manifest has no such column"),
         (manifest[["input"]], {"earlier": manifest[["input"]]}, "earlier: has no column 'split'"),
         (manifest[["input"]], {"earlier": manifest}, "earlier: has the split 'mine', but the fractions are"),
