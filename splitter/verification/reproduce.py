@@ -3,6 +3,7 @@
 import enum
 import tempfile
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ def recipe_of_run(
     """Return the recipe that made the outputs, with the parameters of that run; refuse any other."""
     past, _ = how_before(storage)
     if isinstance(recipe, ProcessorDataset):
-        dataset = recipe
+        # the user's own keeps its device
+        dataset = copy(recipe)
     elif isinstance(recipe, type) and issubclass(recipe, ProcessorDataset):
         dataset = _made(recipe, recipe.__name__, past)
     elif recipe is None or isinstance(recipe, str):

@@ -723,6 +723,16 @@ def test_a_recipe_from_python_that_groups_rows_is_made_again(folder):
     assert (verdict.ok, verdict.made_again, verdict.skipped) == (True, 2, 1)
 
 
+def test_the_device_of_a_recipe_from_python_stays(folder):
+    """Whatever device the outputs were made on."""
+    write_files(folder, {"a.txt": "scaleable"})
+    Parts([str(folder / "a.txt")]).run(folder / "out", workers=0, quiet=True)
+    mine = Parts(())
+    mine.device = "cuda"
+    assert splitter.verify(folder / "out", deep=1, recipe=mine).ok
+    assert mine.device == "cuda"
+
+
 def test_a_recipe_is_given_as_a_class(folder):
     """It gets the parameters of the run, as by its name; what is no recipe is refused."""
     write_files(folder, {"a.txt": "scaleable"})
