@@ -24,8 +24,13 @@ class HollowFile(StorageError):
     """
 
     def __init__(self, path: str, size: int) -> None:
+        self._given = path, size
         self.why = f"{size:,} bytes, most of which were never written"
         super().__init__(f"{path}: is damaged ({self.why}); remove it, and start over with --fresh")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make it again: a pool of processes waits forever for an error that it cannot."""
+        return type(self), self._given
 
 
 def sealed(content: Mapping[str, Any], rest: bytes | None = None, *, pretty: bool = False) -> bytes:

@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import pickle
 import signal
 import sys
 import threading
@@ -90,7 +91,16 @@ def _yield_to(generate: Callable[[], Iterable[Any]], pipe: Connection) -> None:
             pipe.send((item, None, True))
         pipe.send((None, None, False))
     except Exception as error:  # noqa: BLE001 - raised in the process that reads the items
-        pipe.send((None, error, False))
+        pipe.send((None, _portable(error), False))
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that survives pickling: this one, or one with the same text."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled just now
+    except Exception:  # noqa: BLE001 - a class may raise anything
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 class _Helper(Generic[Item, Result]):

@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import re
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 from doors import here, write_files, write_list
 
 import splitter
+from splitter.errors import StorageError
 from splitter.ledger.run_files import COLUMNS, GROUPS, LAST_RUN, LISTED, RULE, RUN, RUN_FILES
 from splitter.storage.checked_file import sealed
+from splitter.storage.opening import storage_of
 
 DESIGN = Path(splitter.__file__).parents[1] / "docs" / "design.md"
 
@@ -97,3 +100,12 @@ def test_a_hollow_file_that_is_only_written_is_replaced(run, folder: Path, capfd
     make_hollow(folder / "out" / RULE.name)
     assert here(capfd, "split", folder / "out").code == 0
     assert here(capfd, "verify", folder / "out").code == 0
+
+
+def test_the_error_of_a_hollow_file_can_be_pickled(run, folder: Path):
+    """As when it is raised in a pool of processes."""
+    make_hollow(folder / "out" / LAST_RUN.name)
+    with pytest.raises(StorageError, match="most of which were never written") as caught:
+        storage_of(str(folder / "out")).read(LAST_RUN.name)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert (type(again), str(again)) == (type(caught.value), str(caught.value))

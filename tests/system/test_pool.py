@@ -3,14 +3,15 @@
 import multiprocessing
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 
 import pytest
 
 from splitter.system import pool
-from splitter.system.pool import in_processes
+from splitter.system.pool import from_process, in_processes
 
 HERE = os.getpid()
 
@@ -67,6 +68,36 @@ def test_an_error_is_raised_here(left):
     found = []
     with pytest.raises(ValueError, match="5 is no good"):
         found.extend(in_processes(faulty, range(11)))
+    assert left() == []
+
+
+class TwoParts(ValueError):
+    """An error that pickle cannot make again, since it has other arguments than its text."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+
+
+class WithLock(ValueError):
+    """An error that cannot be pickled."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("kind", [TwoParts, WithLock])
+def test_an_error_that_cannot_be_pickled_keeps_its_text(left, kind: type[ValueError]):
+    """It does not look as if the helper had been killed."""
+
+    def faulty() -> Iterator[int]:
+        yield 1
+        raise kind("x.csv", "is no good")
+
+    found = []
+    with pytest.raises(RuntimeError, match=f"^{kind.__name__}: x.csv: is no good$"):
+        found.extend(from_process(faulty))
+    assert found == [1]
     assert left() == []
 
 
