@@ -83,6 +83,9 @@ class Tape:
                 self._in_memory -= part.nbytes
             else:
                 self._stored -= 1
+        if not self._stored:
+            # the newest file goes with its last part, too
+            self._file = None
 
     def _store(self) -> None:
         """Move the older half of the frames in memory to files."""

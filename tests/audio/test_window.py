@@ -75,7 +75,7 @@ def test_files_go_when_their_frames_are_forgotten(tmp_path, monkeypatch):
     held.forget(5000)
     half = open_files()
     held.forget(9990)
-    assert before <= open_files() <= before + 1 < half
+    assert before == open_files() < half
 
 
 PEAK = """
