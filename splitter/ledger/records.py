@@ -181,12 +181,21 @@ def first_line(
 
 @dataclass(frozen=True)
 class Record:
-    """A record's columns and entries, where its texts start in the file, and what it states about shards."""
+    """The index of a record.
+
+    Attributes:
+        heads: Its columns.
+        entries: Its entries.
+        texts_at: Where its texts start in the file.
+        shards: The sizes and checksums of shards that it states.
+        has_digest: Whether it ends with its own checksum, which the earliest versions did not write.
+    """
 
     heads: list[RowColumns]
     entries: np.ndarray
     texts_at: int
     shards: ShardSums
+    has_digest: bool
 
     @classmethod
     def read(cls, storage: Storage, name: str) -> "Record":
@@ -202,13 +211,10 @@ class Record:
         """Read all of a record; return what is wrong with it, and what to do, or nothing if it is whole."""
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
-                cls.parse(file)
+                if not cls.parse(file).has_digest:
+                    return ""
             except (ValueError, KeyError, TypeError) as error:
                 return RECORD.fault_of(error)
-            file.seek(0)
-            if DIGEST not in file.readline().decode():
-                # earlier versions wrote no digest
-                return ""
             end = file.seek(-DIGEST_BYTES, os.SEEK_END)
             stated = file.read()
             file.seek(0)
@@ -229,7 +235,8 @@ class Record:
         if type(count) is not int or type(text) is not int or count < 0 or text < 0:
             raise ValueError("its first line is wrong")
         texts_at = len(line) + count * ENTRY.itemsize
-        end = texts_at + text + (DIGEST_BYTES if first.get("digest") == DIGEST else 0)
+        has_digest = first.get("digest") == DIGEST
+        end = texts_at + text + (DIGEST_BYTES if has_digest else 0)
         # check this before reading more, and not only when all the work is done and the manifest is made
         if file.seek(0, os.SEEK_END) != end:
             raise ValueError("its size is wrong")
@@ -244,7 +251,7 @@ class Record:
             or int(lengths.sum(dtype="i8")) != text
         ):
             raise ValueError("its entries are wrong")
-        return cls(heads, entries, texts_at, _shards_of(first.get("shards", {})))
+        return cls(heads, entries, texts_at, _shards_of(first.get("shards", {})), has_digest)
 
 
 def _shards_of(value: Any) -> ShardSums:  # noqa: ANN401 - whatever JSON holds

@@ -901,6 +901,18 @@ def state_nothing_of_shards(record: Path) -> None:
     record.write_bytes(text + xxhash.xxh3_128_digest(text))
 
 
+def test_a_record_without_a_digest_may_have_a_column_of_that_name(folder):
+    """The earliest versions wrote no digest."""
+    write_files(folder, {"a.txt": "simple"})
+    Parts([{"input": str(folder / "a.txt"), "xxh128": "x"}]).run(folder / "out", workers=0, quiet=True)
+    (record,) = (folder / "out" / ".splitter/records").iterdir()
+    line, _, rest = record.read_bytes().partition(b"\n")
+    content = json.loads(line)
+    del content["digest"]
+    record.write_bytes(json.dumps(content).encode() + b"\n" + rest[:-16])
+    assert splitter.verify(folder / "out").ok
+
+
 def padded(shard: Path) -> None:
     """Change a byte of a shard that no output has."""
     content = bytearray(shard.read_bytes())
