@@ -62,7 +62,7 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
         values = {**shared, **{key: value for key, value in table.items() if key not in OF_A_STAGE}}
         # the run option `name` is `name_template` in the file, where `name` is that of the stage
         values |= {"name": values.pop("name_template")} if "name_template" in values else {}
-        if is_url(folder) or str(values.get("recipe", "")).partition(":")[0].endswith(".py"):
+        if str(values.get("recipe", "")).partition(":")[0].endswith(".py"):
             values["recipe"] = _beside(folder, values["recipe"])
         if "from" in table and "limit" not in table:
             values.pop("limit", None)
