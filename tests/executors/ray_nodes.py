@@ -155,12 +155,24 @@ def ray_start(*options: str) -> Iterator[dict[str, str]]:
         assert started.returncode == 0, started.stdout + started.stderr
         yield environ
     finally:
-        while left := with_variable(MARK, mark):
-            for process in left:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-            psutil.wait_procs(left, timeout=1)
+        end_marked(mark)
         shutil.rmtree(place, ignore_errors=True)
+
+
+def end_marked(mark: str) -> None:
+    """Kill all processes of a cluster.
+
+    Ray's agents overwrite their environment with their title, so they are known by their parent. Left alone,
+    each would try for a minute, at full speed, to tell a cluster that is gone that its parent is gone.
+    """
+    while left := with_variable(MARK, mark):
+        for process in list(left):
+            with contextlib.suppress(psutil.Error):
+                left += process.children()
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=1)
 
 
 def with_variable(name: str, value: str | None = None) -> list[psutil.Process]:

@@ -1,6 +1,5 @@
 """Ray on several hosts: network namespaces, each with an address and a name, and one folder for all."""
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -10,10 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from doors import SHARED
-from executors.ray_nodes import FRUGAL, MARK, PATH_OF_WORKERS, with_variable
+from executors.ray_nodes import FRUGAL, MARK, PATH_OF_WORKERS, end_marked
 from faulty import noted
 from launcher import LONG, Launcher, environment, make_inputs, published
 from nightly import NIGHTLY
@@ -101,11 +99,7 @@ class Hosts:
 
     def end(self) -> None:
         """End every process, and take the cables away."""
-        while left := with_variable(MARK, self._mark):
-            for process in left:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-            psutil.wait_procs(left, timeout=1)
+        end_marked(self._mark)
         for name in (f"switch-{self._own}", *self.names):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         shutil.rmtree(self._place, ignore_errors=True)
