@@ -100,14 +100,19 @@ class Import:
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    """Return the syntax tree of every module, by its name below `splitter`."""
+def modules() -> dict[str, Path]:
+    """Return the file of every module, by its name below `splitter`."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
-        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = path
     return found
+
+
+def tree_of(module: str) -> ast.Module:
+    """Parse a module each time: all trees, if kept, would slow down each fork of the tests."""
+    return ast.parse(modules()[module].read_text(encoding="utf-8"))
 
 
 def imports(node: ast.AST, *, at_once: bool = True, typing: bool = False) -> Iterator[Import]:
@@ -142,9 +147,9 @@ def _import(name: str, names: tuple[str, ...], *, at_once: bool, typing: bool) -
 
 def against_the_order() -> Iterator[tuple[str, Import]]:
     """Yield the imports of a room from rooms that are not above its own."""
-    for module, tree in modules().items():
+    for module in modules():
         room = module.partition(".")[0]
-        for one in imports(tree):
+        for one in imports(tree_of(module)):
             if one.ours and one.room != room and ROOMS.index(one.room) > ROOMS.index(room):
                 yield module, one
 
@@ -175,7 +180,7 @@ PACKAGES = [name for name in modules() if (PACKAGE / name.replace(".", "/") / "_
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_lists_its_modules(package: str):
     """The docstring says in one sentence what the package is for, and then has a line for each module."""
-    sentence, listed = (ast.get_docstring(modules()[package]) or "").split("\n\n")
+    sentence, listed = (ast.get_docstring(tree_of(package)) or "").split("\n\n")
     below = [name.rpartition(".")[2] for name in modules() if name.rpartition(".")[0] == package]
     assert sentence.endswith(".")
     assert sorted(line.split()[0] for line in listed.splitlines()) == sorted(below)
@@ -189,7 +194,7 @@ def test_executors_sinks_and_recipes_do_not_import_each_other(module: str):
     # what normalises builds on two of the measures
     if own.rpartition(".")[2] in {"registry", "temporary", "normalising", room}:
         return
-    for one in imports(modules()[module]):
+    for one in imports(tree_of(module)):
         if one.ours and one.room in SEPARATE:
             parts = one.module.split(".")
             seam = len(parts) > 1 and parts[1] in SEAMS
@@ -198,7 +203,7 @@ def test_executors_sinks_and_recipes_do_not_import_each_other(module: str):
 
 @pytest.mark.parametrize("module", modules())
 def test_what_takes_long_to_import_is_imported_where_it_is_used(module: str):
-    for one in imports(modules()[module]):
+    for one in imports(tree_of(module)):
         if not one.ours and one.at_once and not one.typing and one.room in HEAVY:
             assert module in HEAVY[one.room], f"{module} imports {one.module} at once"
 
@@ -216,7 +221,7 @@ def test_help_is_there_at_once(module: str):
 @pytest.mark.parametrize("module", modules())
 def test_no_module_reaches_into_another(module: str):
     """A name with an underscore belongs to its module, an attribute with one to the classes of its module."""
-    tree = modules()[module]
+    tree = tree_of(module)
     for one in imports(tree):
         taken = [name for name in one.names if name.startswith("_") and not name.startswith("__")]
         assert not (one.ours and taken), f"{module} imports {taken} from {one.module}"
@@ -257,12 +262,10 @@ def test_no_module_is_a_drawer_for_all_sorts():
 
 def test_this_test_can_fail():
     """The walk over the modules finds what is there."""
-    found = {name: {one.module for one in imports(tree)} for name, tree in modules().items()}
+    found = {name: {one.module for one in imports(tree_of(name))} for name in modules()}
     assert "engine.main" in found["engine.entry_points"]
     assert "engine.rounds" in found["engine.main"]
     assert "engine.main" not in found["errors"]
     assert not [
-        one
-        for one in imports(modules()["engine.entry_points"])
-        if one.module == "engine.main" and one.at_once
+        one for one in imports(tree_of("engine.entry_points")) if one.module == "engine.main" and one.at_once
     ]
