@@ -55,12 +55,12 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one function for both
     asked = {
         "shuffle": shuffle,
         "buffer": buffer != BUFFER,
-        "seed": seed,
-        "rank": rank,
-        "world_size": world_size,
+        "seed": seed != 0,
+        "rank": rank is not None,
+        "world_size": world_size is not None,
     }
-    for name, value in asked.items():
-        if value not in (None, False, 0):
+    for name, is_given in asked.items():
+        if is_given:
             raise Refused(
                 f"splitter.open: {name} only works with streaming=True; otherwise a DataLoader "
                 "shuffles and divides"

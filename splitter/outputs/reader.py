@@ -79,7 +79,7 @@ def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any libra
     """Return the integer in a cell of a manifest; None if it has none."""
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from audio import load_set as load_recordings
-from audio import place_for_pieces
 from audio_check import WrongError, check, find_pieces
 from audio_jobs import JOBS, RecordingSet
 from harness import (
@@ -26,6 +24,8 @@ from harness import (
     time_command,
 )
 from ray_contenders import CONTENDERS, WORDS
+from rounds import load_set as load_recordings
+from rounds import place_for_pieces
 from tiny_files import load_set as load_words
 from workload import result_digest
 

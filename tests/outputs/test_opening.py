@@ -193,7 +193,7 @@ def test_where_chooses_rows(outputs: Path):
         ),
         ({"decode": "no"}, "decode is 'no'; give True, False or a function"),
         ({"shuffle": True}, "shuffle only works with streaming=True"),
-        ({"rank": 1}, "rank only works with streaming=True"),
+        ({"rank": 0}, "rank only works with streaming=True"),
         ({"streaming": True, "rank": 1}, "rank 1 of world_size None; pass both"),
         (
             {"streaming": True, "rank": 2, "world_size": 2},

@@ -70,6 +70,8 @@ def test_every_kind_of_row_reads_its_output(outputs: Path, expected: list[bytes]
     assert [
         splitter.read_output(row, outputs) for row in read_table(outputs / "manifest.csv") if row["output"]
     ] == expected
+    no_size = {**manifest.iloc[0], "size": float("inf")}
+    assert splitter.read_output(no_size, outputs) == expected[0]
 
 
 def test_threads_share_what_is_open(folder: Path):
