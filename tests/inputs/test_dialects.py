@@ -11,7 +11,9 @@ import pytest
 from doors import Said, here, read_table, tree, write_files, write_list
 from sounds import noise, write_sound
 
+from splitter import InputList
 from splitter.inputs.dialects import files
+from splitter.inputs.reading import ListReading, read_source
 from splitter.testing.inputs import InputSourceConformance
 
 # of each piece: id, recording, start, end, text, speaker
@@ -188,17 +190,18 @@ def test_a_folder_of_ljspeech_and_the_speakers_of_piper(capfd, folder: Path):
     assert read_table(folder / "out" / "manifest.csv")[0]["speaker"] == "ann"
 
 
+def answer(kind: str, name: str, region: str, **value: Any) -> dict[str, Any]:
+    """A result as Label Studio exports it."""
+    return {"id": region, "from_name": name, "to_name": "audio", "type": kind, "value": value}
+
+
 def label_studio() -> str:
     """Two tasks as an export has them: one with two regions and a choice, and one that nobody labelled."""
-
-    def result(kind: str, name: str, region: str, **value: Any) -> dict[str, Any]:
-        return {"id": region, "from_name": name, "to_name": "audio", "type": kind, "value": value}
-
     results = [
-        result("labels", "label", "r1", start=0.1, end=0.25, labels=["Speech", "Noise"]),
-        result("textarea", "transcription", "r1", start=0.1, end=0.25, text=["hello"]),
-        result("labels", "label", "r2", start=0.25, end=0.4, labels=["Speech"]),
-        result("choices", "quality", "c", choices=["good"]),
+        answer("labels", "label", "r1", start=0.1, end=0.25, labels=["Speech", "Noise"]),
+        answer("textarea", "transcription", "r1", start=0.1, end=0.25, text=["hello"]),
+        answer("labels", "label", "r2", start=0.25, end=0.4, labels=["Speech"]),
+        answer("choices", "quality", "c", choices=["good"]),
     ]
     tasks = [
         {
@@ -224,6 +227,39 @@ def test_regions_of_label_studio(capfd, recordings: Path):
         ("sub/b.wav", "", "", "", "", "fr", ""),
     ]
     assert "start and end are empty" in rows[2]["skipped"]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_answers_in_label_studio_win_over_the_task(folder: Path, first: int):
+    """The text of a region is the corrected one, and answers are the same in any order of annotations."""
+    corrected = [
+        answer("textarea", "transcription", "r1", start=0.1, end=0.25, text=["corrected"]),
+        answer("choices", "speaker", "c", choices=["Ann"]),
+        answer("labels", "label", "r2", start=0.25, end=0.4, labels=["Speech"]),
+    ]
+    annotations = [
+        {"completed_by": 1, "result": corrected},
+        {
+            "completed_by": 2,
+            "result": [answer("choices", name, name, choices=["x"]) for name in ("speaker", "noise")],
+        },
+    ]
+    tasks = [
+        {
+            "data": {"audio": "a.wav", "text": "draft"},
+            "annotations": [annotations[first], annotations[1 - first]],
+        },
+        {"data": {"audio": "b.wav", "text": "draft"}, "annotations": []},
+    ]
+    (folder / "export.json").write_text(json.dumps(tasks))
+    found = read_source(InputList(folder / "export.json"), ListReading(group_rows=True))
+    rows = [dict(zip(found.header, row, strict=True)) for row in found.rows]
+    names = ("input", "start", "label", "text", "speaker", "noise", "annotator")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        ("a.wav", "0.1", "", "corrected", "Ann", "x", "1"),
+        ("a.wav", "0.25", "Speech", "", "Ann", "x", "1"),
+        ("b.wav", "", "", "draft", "", "", ""),
+    ]
 
 
 # -- recordings that are listed several times --------------------------------------------------------------

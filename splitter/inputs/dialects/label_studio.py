@@ -40,17 +40,20 @@ def _task(task: dict[str, Any]) -> Iterator[Entry]:
     data = task["data"]
     name = _path_field(data)
     recording = {INPUT: _path(data[name])}
-    about = scalars(data, name, INPUT, START, END, LABEL)
     annotations = [one for one in task.get("annotations") or () if not one.get("was_cancelled")]
-    found = False
-    for one in annotations or task.get("predictions") or ():
-        whole, regions = _results(one["result"])
+    found = [(one, *_results(one["result"])) for one in annotations or task.get("predictions") or ()]
+    answered = {column for _, _, regions in found for region in regions for column in region}
+    about = scalars(data, name, INPUT, START, END, LABEL, *answered)
+    for _, whole, regions in found:
+        if not regions:
+            # no row is its own
+            about.update(whole)
+    for one, whole, regions in found:
         who = {ANNOTATOR: json_text(_annotator(one))} if len(annotations) > 1 else {}
         for region in regions:
-            found = True
-            yield {**recording, **region, **about, **whole, **who}
-        about = about if regions else {**about, **whole}
-    if not found:
+            # the first dict sets the order of the columns
+            yield {**recording, **region, **about, **whole, **region, **who}
+    if not answered:
         yield {**recording, **about}
 
 
