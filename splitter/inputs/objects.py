@@ -193,8 +193,9 @@ def _looks_by_attributes(source: Any) -> list[_Look] | None:  # noqa: ANN401 - w
     if data is None or targets is None or getattr(source, "target_transform", None) is not None:
         return None
     count = len(source)
-    data = np.asarray(data) if hasattr(data, "__array__") else None
-    if data is None or len(data) != count or len(targets) != count:
+    data = np.asarray(data) if hasattr(data, "__array__") else np.empty(0, object)
+    # text may be paths, and an array of objects has their addresses in memory
+    if data.dtype.kind not in "biufc" or len(data) != count or len(targets) != count:
         return None
     first = next(_looks_by_reading(source, 1))
     classes = _classes_of(source)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import webdataset
@@ -141,6 +142,34 @@ class TestImagesInMemory:
         assert (self.output / "manifest.csv").read_bytes() != before
         image = Image.open(self.output / rows[0]["output"])
         assert np.array_equal(np.asarray(image), self.cifar.data[0][:, ::-1])
+
+
+class Rows(Cifar):
+    """Keeps its images in something else than an array of numbers, such as files that `data` names."""
+
+    def __init__(self, folder: Path, kind: Callable[[list[str]], Any], count: int = 3) -> None:
+        super().__init__(count)
+        self.paths = [f"{folder}/{index}.png" for index in range(count)]
+        for path, values in zip(self.paths, self.data, strict=True):
+            Image.fromarray(values).save(path)
+        self.data = kind(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return Image.open(self.paths[index]).copy(), self.targets[index]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [np.array, lambda paths: pd.DataFrame({"path": [*map(Path, paths)], "size": 6})],
+    ids=["paths", "DataFrame"],
+)
+def test_data_that_is_not_of_numbers(tmp_path: Path, kind: Callable[[list[str]], Any]):
+    """The items are compared: not what names them, nor where Python has put it."""
+    run(Rows(tmp_path, kind), tmp_path / "out")
+    dataset = Rows(tmp_path, kind)
+    assert Keep(dataset).plan(tmp_path / "out").changed == 0
+    Image.new("RGB", (5, 6)).save(dataset.paths[1])
+    assert Keep(dataset).plan(tmp_path / "out").changed == 1
 
 
 def image(mode: str) -> Any:
