@@ -1,4 +1,7 @@
-"""Several labels in one cell of a table, separated by `|`; a `|` in a label has a backslash before it."""
+"""Several labels in one cell of a table, separated by `|`.
+
+A `|` in a label has a backslash before it; a label's own backslashes before any `|` are doubled.
+"""
 
 import re
 from collections.abc import Iterable
@@ -7,12 +10,14 @@ from collections.abc import Iterable
 COLUMN_OF_LABELS = "labels"
 # the prefix of a column that an earlier stage has made
 EARLIER = "from_"
-_BETWEEN = re.compile(r"(?<!\\)\|")
+_BAR = re.compile(r"(?<!\\)(\\*)\|")
+_LAST_BACKSLASHES = re.compile(r"(?<!\\)\\+\Z")
 
 
 def join_labels(labels: Iterable[str]) -> str:
     """Return labels as the text of one cell."""
-    return "|".join(label.replace("|", "\\|") for label in labels)
+    *others, last = [_BAR.sub(r"\1\1\|", label) for label in labels] or [""]
+    return "|".join([*(_LAST_BACKSLASHES.sub(r"\g<0>\g<0>", label) for label in others), last])
 
 
 def name_when_made(column: str) -> str:
@@ -34,4 +39,18 @@ def labels_in(column: str, text: str) -> list[str]:
     """
     if name_when_made(column) != COLUMN_OF_LABELS:
         return [text] if text else []
-    return [one.replace("\\|", "|") for one in _BETWEEN.split(text)] if text else []
+    return _divide(text) if text else []
+
+
+def _divide(text: str) -> list[str]:
+    labels, start = [""], 0
+    for bar in _BAR.finditer(text):
+        backslashes, is_escaped = divmod(len(bar[1]), 2)
+        labels[-1] += text[start : bar.start()] + "\\" * backslashes
+        start = bar.end()
+        if is_escaped:
+            labels[-1] += "|"
+        else:
+            labels.append("")
+    labels[-1] += text[start:]
+    return labels

@@ -8,12 +8,15 @@ import fsspec
 import numpy as np
 import pytest
 from doors import here, program, read_table, write_files, write_list
+from hypothesis import given
+from hypothesis import strategies as st
 from sounds import tone, write_sound
 
 import splitter
 from splitter import OutputFile, ProcessorDataset, Skip
 from splitter.ledger.journal import FEW_RECORDS
 from splitter.outputs.stats import MOST_SHOWN
+from splitter.text.labels import join_labels, labels_in
 
 
 @pytest.fixture
@@ -150,17 +153,22 @@ def test_the_table_for_people(outputs: Path):
 def test_several_labels_in_a_cell_count_each(folder: Path, capfd):
     """As the report has them, in `stats --by labels` and `split --label labels`; `|` may be part of one."""
     write_sound(folder / "r.wav", tone(4, 8000), 8000)
-    (folder / "r.txt").write_text("0.5\t1.5\tcat\n0.6\t2.5\ta|b\n0.7\t0.8\tcat\n")
+    (folder / "r.txt").write_text("0.5\t1.5\tcat\\\n0.6\t2.5\ta|b\n0.7\t0.8\tcat\\\n")
     listed = write_list(folder / "list.csv", [["input"], ["r.wav"]])
     base = ["run", listed, "--seconds", "1", "--annotations", "beside", "--workers", "0", "--quiet"]
     here(capfd, *base, "--output", folder / "out")
     assert {row["labels"] for row in read_table(folder / "out/manifest.csv")} == {
-        "cat|a\\|b|cat", "cat|a\\|b", "a\\|b", "",
+        "cat\\\\|a\\|b|cat\\", "cat\\\\|a\\|b", "a\\|b", "",
     }  # fmt: skip
     found = as_json(capfd, folder / "out", "--by", "labels")
-    assert {label: tally["outputs"] for label, tally in found.items()} == {"cat": 2, "a|b": 3, "": 1}
+    assert {label: tally["outputs"] for label, tally in found.items()} == {"cat\\": 2, "a|b": 3, "": 1}
     lines = here(capfd, "split", folder / "out", "--train", "1", "--label", "labels").out.splitlines()
-    assert [line.split()[:2] for line in lines[-3:]] == [["a|b", "3"], ["cat", "2"], ['""', "1"]]
+    assert [line.split()[:2] for line in lines[-3:]] == [["a|b", "3"], ["cat\\", "2"], ['""', "1"]]
+
+
+@given(st.lists(st.text("a|\\", min_size=1), max_size=4))
+def test_labels_of_one_cell_come_back(labels: list[str]):
+    assert labels_in("labels", join_labels(labels)) == labels
 
 
 def test_how_much_sound_a_recipe_left_out(folder: Path, capfd):

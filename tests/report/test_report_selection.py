@@ -11,10 +11,11 @@ from doors import here, write_files, write_list
 from report_pages import needs_chromium, write_manifest
 
 from splitter.text.conditions import condition
+from splitter.text.labels import join_labels
 
 pytestmark = needs_chromium
 ODD = 'it\'s "so" \\ $HOME `x`\nor so!'
-SPECIES = ["a|b", "a", "b"]
+SPECIES = ["a|b", "a\\", "a", "b"]
 VIEW = "browser.view.map((row) => browser.rows.output.text(row))"
 HEADER = [
     *("input", "label", "the kind", "species", "transcript", "output", "size", "checksum"),
@@ -27,7 +28,7 @@ def rows():
     """Sixty texts with labels, three in four without a species, and one with a long name."""
     made = []
     for n in range(60):
-        labels = "|".join(one.replace("|", "\\|") for one in SPECIES if n % (2 + SPECIES.index(one)) == 0)
+        labels = join_labels(one for number, one in enumerate(SPECIES, 2) if n % number == 0)
         species = f"species {n % 3}" if n % 4 == 0 else ""
         text = f"what number {n} says, and not much more"
         name = f"r{n // 6}/{n % 6}{' of 100% #?' if n == 7 else ''}.txt"
@@ -57,6 +58,8 @@ FILTERS = {
     "no label": "browser.toggleLabel('species', '')",
     "one of several": "browser.toggleLabel('labels', 'a')",
     "one with a bar": "browser.toggleLabel('labels', 'a|b')",
+    "one with a backslash": "browser.toggleLabel('labels', 'a\\\\')",
+    "one after a backslash": "browser.toggleLabel('labels', 'b')",
     "a number": "browser.toggleLabel('sample_rate', '16000')",
     "bars": "browser.chooseBars(histograms.find((one) => one.plot.column === 'tokens'), 2, 5)",
     "the last bars, and a label": (

@@ -177,10 +177,15 @@ class Rows {
 
 const isImage = (name) => /\.(png|jpe?g|gif|webp|avif|svg|bmp)$/i.test(name);
 
-// The recipes for sound put several labels into one cell, separated by |.
+// The recipes for sound put several labels into one cell, separated by |, with a backslash before each | inside a label.
+// The backslashes of a label before any | are doubled.
 const hasSeveral = (column) => /^(from_)*labels$/.test(column);
+
+const halved = (backslashes) => backslashes.slice(backslashes.length / 2);
+const shownLabel = (text) => text.replace(/(\\*)\|/g, (_, backslashes) => `${halved(backslashes.slice(1))}|`);
 
 function labelsIn(column, text) {
   if (!hasSeveral(column)) return [text];
-  return text ? text.split(/(?<!\\)\|/).map((one) => one.replaceAll("\\|", "|")) : [""];
+  const cells = text.split(/(?<=(?<!\\)(?:\\\\)*)\|/), last = cells.pop();
+  return [...cells.map((one) => one.replace(/\\+$/, halved)), last].map(shownLabel);
 }

@@ -105,8 +105,8 @@ class Selection {
     if (value.endsWith("…")) return null;
     if (value && this.rows.byName.get(name).number) return `${nameOf(name)} == ${value}`;
     if (!value || !hasSeveral(name)) return `${nameOf(name)} == ${quoted(value)}`;
-    const inCell = value.replaceAll("|", "\\|").replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
-    return `${nameOf(name)} ~ ${quoted(`(^|(?<!\\\\)\\|)${inCell}($|\\|)`)}`;
+    const [inCell, more] = [value.replace(/(\\*)\|/g, "$1$1\\|"), /\\*$/.exec(value)[0]].map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"));
+    return `${nameOf(name)} ~ ${quoted(`(^|(?<!\\\\)(\\\\\\\\)*\\|)${inCell}($|${more}\\|)`)}`;
   }
 
   // -- the list -------------------------------------------------------------------------------------------------

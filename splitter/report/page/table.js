@@ -442,6 +442,4 @@ class Browser {
 }
 
 const isLabel = (column) => column.name && ["label", "text"].includes(column.kind);
-// Labels are separated by |, and a | inside a label is written with a backslash before it.
-const shownLabel = (text) => text.replaceAll("\\|", "|");
 const shortName = (output) => output.split("/").slice(-1)[0];
