@@ -8,6 +8,8 @@ from splitter.text.urls import without_secrets
 SECONDS_IN_HOUR = 3600
 # durations of less than six minutes are shown in smaller units
 _LEAST_HOURS = 360
+# sizes below this are rounded to at most 999
+_MOST_IN_UNIT = 999.5
 # all control characters except tab
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -36,10 +38,10 @@ def show_names(names: Sequence[str], number: int) -> str:
 def show_bytes(size: float) -> str:
     """Return a size with its unit."""
     for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:  # noqa: PLR2004
+        if size < _MOST_IN_UNIT:
             return show_count(round(size), "byte") if unit == "bytes" else f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.3g} TB"
+    return f"{size:.3g} TB" if size < _MOST_IN_UNIT else f"{size:,.0f} TB"
 
 
 def show_seconds(seconds: float) -> str:

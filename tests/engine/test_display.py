@@ -29,6 +29,24 @@ def test_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str], mon
     assert "node" not in lines[2]
 
 
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (999, "999 bytes"),
+        (999_499, "999 kB"),
+        (999_500, "1 MB"),
+        (99_960_000, "100 MB"),
+        (1_234_000_000_000, "1.23 TB"),
+        (1_234_567_000_000_000, "1,235 TB"),
+    ],
+)
+def test_sizes_have_three_digits(capfd: pytest.CaptureFixture[str], size: int, shown: str):
+    """Without exponents, which nobody reads in a size."""
+    with Display() as display:
+        display.start(inputs=1, size=size)
+    assert f"1 input ({shown}) to do" in capfd.readouterr().err
+
+
 def test_a_signal_while_the_wait_for_the_first_begins_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch):
     """The timer is made and not started yet; the display can be taken away all the same."""
 

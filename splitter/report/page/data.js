@@ -25,7 +25,7 @@ const minus = (text) => text.replace("-", "\u2212");
 
 function bytes(size) {
   for (const unit of ["bytes", "kB", "MB", "GB", "TB"]) {
-    if (size < 1000 || unit === "TB") return unit === "bytes" ? count(Math.round(size), "byte") : `${Number(size.toPrecision(3))} ${unit}`;
+    if (size < 999.5 || unit === "TB") return unit === "bytes" ? count(Math.round(size), "byte") : `${plain.format(size < 999.5 ? Number(size.toPrecision(3)) : Math.round(size))} ${unit}`;
     size /= 1000;
   }
 }
