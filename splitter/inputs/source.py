@@ -105,8 +105,8 @@ class InputSource(ABC):
 
 
 def refuse_option(value: object, option: str, use: str) -> None:
-    """Refuse an option that was given for another kind of source."""
-    if value is not None:
+    """Refuse an option that was given for another kind of source; a flag that is False was not given."""
+    if value is not None and value is not False:
         given = option if value is True else f"{option} {value!r}"
         raise Refused(f"{given} is only for {use}; leave it out")
 

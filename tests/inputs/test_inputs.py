@@ -519,6 +519,10 @@ class TestSourcesThatAreRefused:
         (name,) = option
         assert f"--{name}" in refused(two / source if isinstance(source, str) else source, out, **option)
 
+    def test_a_flag_that_is_false_was_not_given(self, two, out):
+        write_list(two / "l.csv", [["input"], ["a.txt"]])
+        assert listed(InputList(two / "l.csv", all_rows=False), out) == [{"input": "a.txt"}]
+
 
 # -- text comes through as it is -----------------------------------------------------------------------------
 
