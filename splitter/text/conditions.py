@@ -80,7 +80,8 @@ class _ConditionParser:
 
     def __init__(self, text: str, column: Callable[[str], Value], header: Sequence[str], option: str) -> None:
         self._text, self._column_of, self._header, self._option = text, column, header, option
-        self._quoted: list[str] = []
+        # names in backquotes, by their placeholders
+        self._quoted: dict[str, str] = {}
 
     def read(self) -> Condition:
         if len(self._text) > LONGEST:
@@ -115,13 +116,15 @@ class _ConditionParser:
                 raise self._refused("contains an @; write text in quotes")
             # an operator that Python's parser knows, and that conditions do not have
             return "@"
-        if piece[3] and unicodedata.normalize("NFKC", piece[3]) != piece[3]:
-            # Python's parser would normalize it to another name
-            name = piece[3]
+        word = piece[3]
+        if word and (word.startswith(_PLACE) or unicodedata.normalize("NFKC", word) != word):
+            # it looks like a placeholder, or Python's parser would normalize it to another name
+            name = word
         if name is None:
-            return piece[0] if piece[2] or piece[3] else " "
-        self._quoted.append(name)
-        return f"{_PLACE}{len(self._quoted) - 1}"
+            return piece[0] if piece[2] or word else " "
+        place = f"{_PLACE}{len(self._quoted)}"
+        self._quoted[place] = name
+        return place
 
     def _condition(self, node: ast.expr) -> Condition:
         if isinstance(node, ast.BoolOp):
@@ -199,22 +202,21 @@ class _ConditionParser:
         raise self._refused(f"{self._shown(node)} is not a column, a number or text")
 
     def _column(self, name: str) -> Value:
-        if name.startswith(_PLACE):
-            name = self._quoted[int(name.removeprefix(_PLACE))]
         try:
-            return self._column_of(name)
+            return self._column_of(self._quoted.get(name, name))
         except ValueError as error:
             raise UnknownColumn(str(self._refused(str(error)))) from None
 
     def _shown(self, node: ast.expr) -> str:
-        text = ast.unparse(node)
-        if "@" not in self._text:
-            text = text.replace(" @ ", " ~ ")
-        for number, name in enumerate(self._quoted):
-            text = text.replace(f"{_PLACE}{number}", f"`{name}`")
         # a name in backquotes may contain line breaks and secrets
-        text = one_line(text)
+        text = one_line(_PIECES.sub(self._written, ast.unparse(node)))
         return text if len(text) < 100 else f"{text[:100]}…"  # noqa: PLR2004
+
+    def _written(self, piece: re.Match[str]) -> str:
+        """Return a piece as the user wrote it, from a condition for Python's parser."""
+        if piece[4]:
+            return "~"
+        return f"`{self._quoted[piece[3]]}`" if piece[3] in self._quoted else piece[0]
 
     def _refused(self, why: str) -> Refused:
         return Refused(f"{self._option} {self._text[:200]!r}: {why}")
