@@ -15,6 +15,10 @@ MOST_ROWS, MOST_CONTENTS = 256, 64
 _USUAL_RATIO = 32
 
 
+class TooMuchMemory(ValueError):
+    """A part of a file that would need more memory than it may; the file need not be damaged."""
+
+
 def row_batches(
     file: Any,  # noqa: ANN401 - pyarrow has no types
     columns: Sequence[str],
@@ -33,18 +37,18 @@ def row_batches(
 
 
 def batches_of(file: Any, columns: Sequence[str]) -> Iterator[Any]:  # noqa: ANN401 - as above
-    """Yield rows of some columns, a few at a time; raise ValueError if they need too much memory."""
+    """Yield rows of some columns, a few at a time; raise TooMuchMemory if they need too much memory."""
     for group in range(file.metadata.num_row_groups):
         _refuse(group, _largest_row(file.metadata.row_group(group), columns), MOST_AT_ONCE)
     for batch in row_batches(file, columns, MOST_ROWS):
         if batch.nbytes > MOST_AT_ONCE:
-            raise ValueError(f"{len(batch)} rows unpack to {batch.nbytes:,} bytes")
+            raise TooMuchMemory(f"{len(batch)} rows unpack to {batch.nbytes:,} bytes")
         yield batch
 
 
 def _refuse(group: int, size: int, most: int) -> None:
     if size > most:
-        raise ValueError(f"row group {group} unpacks to {size:,} bytes, more than the limit of {most:,}")
+        raise TooMuchMemory(f"row group {group} unpacks to {size:,} bytes, more than the limit of {most:,}")
 
 
 def _largest_row(group: Any, columns: Collection[str]) -> int:  # noqa: ANN401 - pyarrow says nothing of its types
@@ -69,7 +73,7 @@ def stated_size(group: Any, column: str) -> int:  # noqa: ANN401 - as above
 
 
 def read_group(file: Any, group: int, column: str) -> Iterator[Any]:  # noqa: ANN401 - as above
-    """Read a column of a row group, a few rows at a time; raise ValueError if it needs too much memory."""
+    """Read a column of a row group, a few rows at a time; raise TooMuchMemory if it needs too much memory."""
     _refuse(group, stated_size(file.metadata.row_group(group), column), MOST_IN_GROUP)
     read = 0
     for batch in row_batches(file, [column], MOST_CONTENTS, [group]):

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from splitter.archives.row_groups import MOST_AT_ONCE, batches_of
+from splitter.archives.row_groups import MOST_AT_ONCE, TooMuchMemory, batches_of
 from splitter.errors import Refused
 from splitter.inputs.listing import InputList
-from splitter.inputs.shards.index import plain
+from splitter.inputs.shards.index import naming_table
 from splitter.inputs.shards.parquet import values_of
 from splitter.inputs.source import InputSource, ListReading, SourceRows, refuse_option
 from splitter.stores.listings import fetched_list
@@ -115,20 +115,16 @@ def _read_parquet(path: str, name: str) -> tuple[Row, Iterator[Row]]:
 
 
 def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyarrow says nothing of its types
-    import pyarrow as pa
-
-    try:
+    with naming_table(name):
         rows = size = 0
         for batch in batches_of(file, file.schema_arrow.names):
             rows, size = rows + len(batch), size + batch.nbytes
             if size > MOST_AT_ONCE:
-                raise ValueError(f"{rows:,} rows unpack to {size:,} bytes")  # noqa: TRY301 - handled like errors of Arrow
+                raise TooMuchMemory(f"{rows:,} rows unpack to {size:,} bytes")
             if rows >= ROWS_TOGETHER:
                 rows = size = 0
             columns = map(values_of, batch.columns)
             yield from ([python_text(value) for value in row] for row in zip(*columns, strict=True))
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise Refused(f"{name}: is damaged Parquet ({plain(error)}); create it again") from None
 
 
 READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}

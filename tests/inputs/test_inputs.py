@@ -474,6 +474,14 @@ class TestSourcesThatAreRefused:
         (two / "l.parquet").write_bytes(content)
         assert refused(two / "l.parquet", out).startswith(f"{two}/l.parquet: is damaged Parquet (")
 
+    def test_parquet_that_is_too_large(self, two, out, monkeypatch):
+        """It is not called damaged: to write it again would not help."""
+        monkeypatch.setattr("splitter.inputs.lists.MOST_AT_ONCE", 100)
+        pq.write_table(pa.table({"input": ["a.txt"] * 30}), two / "l.parquet")
+        said = refused(two / "l.parquet", out)
+        assert said.startswith(f"{two}/l.parquet: 30 rows unpack to ")
+        assert "; split it into several files" in said
+
     def test_json_without_end(self, two, out):
         """A line that is nested too deeply to be read is refused by its number."""
         (two / "l.jsonl").write_text('{"input": "a.txt"}\n{"input": ' + "[" * 100_000 + "]" * 100_000 + "}\n")

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from splitter.errors import Refused
-from splitter.inputs.shards.archives import MOST_LABELS
-from splitter.inputs.shards.index import InputShard, ShardScan, is_kind, plain, state_of
-from splitter.inputs.shards.parquet import any_bytes, row_names, values_of
+from splitter.inputs.shards.index import InputShard, ShardScan, is_kind, naming_table, state_of
+from splitter.inputs.shards.parquet import any_bytes, refuse_large_labels, row_names, values_of
 from splitter.text.csv import python_text
 
 # the type of the offsets of binary values
@@ -19,16 +18,13 @@ _OFFSETS = {"binary": np.int32, "large_binary": np.int64}
 
 @contextlib.contextmanager
 def open_arrow(location: str) -> Iterator[tuple[Any, Any]]:
-    """Open an Arrow stream, and yield its whole content and a reader; refuse a damaged one."""
+    """Open an Arrow stream, and yield its whole content and a reader; refuse a damaged or too large one."""
     import pyarrow as pa
 
-    try:
-        with pa.memory_map(location) as file:
-            whole = file.read_buffer()
-            with pa.ipc.open_stream(pa.BufferReader(whole)) as reader:
-                yield whole, reader
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise Refused(f"{location}: is damaged Arrow ({plain(error)}); save the dataset again") from None
+    with naming_table(location, "Arrow", "save the dataset again"), pa.memory_map(location) as file:
+        whole = file.read_buffer()
+        with pa.ipc.open_stream(pa.BufferReader(whole)) as reader:
+            yield whole, reader
 
 
 def look_at_arrow(location: str, column: str) -> ShardScan:
@@ -48,10 +44,7 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
             spans += _spans(location, contents, whole)
             texts = [[*map(python_text, values_of(batch.column(name)))] for name in labels]
             letters += sum(len(text) for values in texts for text in values)
-            if letters > MOST_LABELS:
-                raise Refused(
-                    f"{location}: the labels next to the bytes have more than {MOST_LABELS:,} characters"
-                )
+            refuse_large_labels(letters)
             rows += [dict(zip(labels, values, strict=True)) for values in zip(*texts, strict=True)] or [
                 {} for _ in range(len(batch))
             ]

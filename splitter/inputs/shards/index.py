@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, cast
 import numpy as np
 
 from splitter.archives.members import PIECE
+from splitter.archives.row_groups import TooMuchMemory
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.locations import look_at
 from splitter.sorted_arrays import index_in_sorted
@@ -147,6 +148,19 @@ def open_parquet(location: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarro
         return pq.ParquetFile(file, pre_buffer=False, buffer_size=PIECE)
     except (pa.ArrowException, ValueError) as error:
         raise UnreadableInput(f"{without_secrets(location)}: is not Parquet ({plain(error)})") from None
+
+
+@contextlib.contextmanager
+def naming_table(name: str, kind: str = "Parquet", remedy: str = "create it again") -> Iterator[None]:
+    """Refuse a table file, by its name, that turns out to be damaged or too large."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except TooMuchMemory as error:
+        raise Refused(f"{name}: {error}; split it into several files, or leave out large columns") from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise Refused(f"{name}: is damaged {kind} ({plain(error)}); {remedy}") from None
 
 
 def is_kind(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types

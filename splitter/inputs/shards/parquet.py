@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from splitter.archives.row_groups import MOST_ROWS, batches_of, row_batches, stated_size
+from splitter.archives.row_groups import MOST_ROWS, TooMuchMemory, batches_of, row_batches, stated_size
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.shards.archives import MOST_LABELS, is_too_long, safe_name
 from splitter.inputs.shards.index import (
@@ -14,9 +14,9 @@ from splitter.inputs.shards.index import (
     InputShard,
     ShardScan,
     is_kind,
+    naming_table,
     open_parquet,
     open_shard,
-    plain,
     state_of,
 )
 from splitter.text.csv import python_text
@@ -65,21 +65,17 @@ def _holds_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of i
 
 @contextlib.contextmanager
 def _parquet(location: str) -> Iterator[Any]:
-    """Open a Parquet file; refuse one that is damaged."""
-    import pyarrow as pa
-
+    """Open a Parquet file; refuse one that is damaged or too large."""
+    name = without_secrets(location)
     try:
-        with open_shard(location) as raw, open_parquet(location, raw) as file:
+        with naming_table(name), open_shard(location) as raw, open_parquet(location, raw) as file:
             names = file.schema_arrow.names
-            twice = next((name for name in names if names.count(name) > 1), None)
+            twice = next((one for one in names if names.count(one) > 1), None)
             if twice is not None:
-                raise Refused(f"{without_secrets(location)}: has two columns {twice!r}; rename one")
+                raise Refused(f"{name}: has two columns {twice!r}; rename one")
             yield file
     except UnreadableInput as error:
         raise Refused(str(error)) from None
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        why = plain(error)
-        raise Refused(f"{without_secrets(location)}: is damaged Parquet ({why}); create it again") from None
 
 
 def look_at_parquet(location: str, column: str) -> ShardScan:
@@ -96,7 +92,7 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
             name for name in names if name != column and not any_bytes(file.schema_arrow.field(name).type)
         ]
         found.not_text.update(name for name in names if name not in (column, *labels))
-        columns = _label_columns(file, labels, without_secrets(location))
+        columns = _label_columns(file, labels)
         paths = _paths(file, column, cuts[-1])
         sizes: list[int] = []
         for group in groups:
@@ -131,7 +127,7 @@ def any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its 
     )
 
 
-def _label_columns(file: Any, labels: Sequence[str], location: str) -> dict[str, list[str]]:  # noqa: ANN401
+def _label_columns(file: Any, labels: Sequence[str]) -> dict[str, list[str]]:  # noqa: ANN401
     columns: dict[str, list[str]] = {name: [] for name in labels}
     held = 0
     if labels:
@@ -140,12 +136,14 @@ def _label_columns(file: Any, labels: Sequence[str], location: str) -> dict[str,
                 texts = [*map(python_text, values_of(values))]
                 columns[name] += texts
                 held += sum(map(len, texts))
-            if held > MOST_LABELS:
-                why = f"the labels next to the bytes have more than {MOST_LABELS:,} characters"
-                raise Refused(
-                    f"{location}: {why}, which would not fit in memory; split it into several files"
-                )
+            refuse_large_labels(held)
     return columns
+
+
+def refuse_large_labels(characters: int) -> None:
+    """Refuse labels that would not fit in memory."""
+    if characters > MOST_LABELS:
+        raise TooMuchMemory(f"the labels next to the bytes have more than {MOST_LABELS:,} characters")
 
 
 def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
@@ -158,7 +156,7 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
         for batch in row_batches(file, [f"{column}.path"], MOST_ROWS):
             held += batch.nbytes
             if held > MOST_LABELS:
-                raise ValueError(f"its paths are more than {MOST_LABELS:,} bytes")
+                raise TooMuchMemory(f"its paths are more than {MOST_LABELS:,} bytes")
             paths += [(value and value.get("path")) or "" for value in batch.column(0).to_pylist()]
     return row_names(paths, rows)
 

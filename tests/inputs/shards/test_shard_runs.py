@@ -167,13 +167,14 @@ def test_what_is_wrong_with_parquet(folder, capfd):
     ("columns", "message"),
     [
         ({"audio audio": [b"x"]}, "has two columns 'audio'; rename one"),
-        ({"text": ["y" * 101]}, "the labels next to the bytes have more than 100 characters"),
+        ({"text": ["y" * 101]}, "the labels next to the bytes have more than 100 characters; split it"),
+        ({"audio": [{"bytes": b"x", "path": "y" * 101}]}, "its paths are more than 100 bytes; split it"),
     ],
 )
 def test_parquet_that_cannot_be_taken_is_refused(folder, capfd, monkeypatch, columns, message):
     """Columns of one name, and labels that would fill the memory."""
     monkeypatch.setattr(parquet_inputs, "MOST_LABELS", 100)
-    table = pa.table({"audio": [{"bytes": b"x", "path": "a"}], **columns})
+    table = pa.table({"audio": [{"bytes": b"x", "path": "a"}]} | columns)
     table = table.rename_columns([name.partition(" ")[0] for name in table.column_names])
     path = write_parquet(folder / "p.parquet", table)
     said = here(capfd, "run", path, *COPY, "--output", folder / "out", *HERE)
