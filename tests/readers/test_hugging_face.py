@@ -174,6 +174,21 @@ def test_what_it_saved_to_disk_is_a_dataset_list(tmp_path):
         assert written == [contents[number] for number in order]
 
 
+def test_bytes_that_it_saved_after_a_path(tmp_path):
+    """A row with only a path is one error; it does not hide the bytes of the others."""
+    feature = {"bytes": datasets.Value("binary"), "path": datasets.Value("string")}
+    files = [
+        {"bytes": None, "path": "gone.txt"},
+        {"bytes": None, "path": "lost.txt"},
+        {"bytes": b"la", "path": "a.txt"},
+    ]
+    dataset = datasets.Dataset.from_dict({"file": files}, features=datasets.Features({"file": feature}))
+    dataset.save_to_disk(tmp_path / "saved", num_shards=3)
+    found = Copy(tmp_path / "saved").run(tmp_path / "out", workers=0, quiet=True)
+    assert [(tmp_path / "out" / one).read_bytes() for one in found["output"]] == [b"la"]
+    assert [one.rpartition("/")[2] for one in found.failed["input"]] == ["gone.txt", "lost.txt"]
+
+
 def test_paths_that_it_saved_to_disk(tmp_path):
     """Where there are paths instead of bytes, these are the inputs."""
     write_files(tmp_path, {"a.txt": "la", "b.txt": "li"})

@@ -9,7 +9,7 @@ from typing import Any
 from splitter.errors import Refused
 from splitter.inputs.dialects.base import INPUT, Dialect, Entry, Written
 from splitter.inputs.listing import InputList
-from splitter.inputs.shards.arrow import look_at_arrow, open_arrow
+from splitter.inputs.shards.arrow import contents_of, look_at_arrow, open_arrow
 from splitter.inputs.shards.index import ShardScan
 from splitter.inputs.shards.parquet import column_of_contents, values_of
 from splitter.inputs.shards.scan import rows_of_shards
@@ -48,8 +48,7 @@ class HuggingFace(Dialect):
         splits = {path: split for split, path in files}
         with open_arrow(files[0][1]) as (_, reader):
             column = column_of_contents(reader.schema, files[0][1], listing.column, listing.member)
-            no_bytes = column is not None and not _has_bytes(reader, column)
-        if column is None or no_bytes:
+        if column is None or not _has_bytes([*splits], column):
             return super().read(there, home, listing, reading)
         look = partial(_look, column=column, splits=splits)
         return rows_of_shards(there.name, home, [*splits], look, listing, reading)
@@ -61,13 +60,18 @@ def _look(location: str, *, column: str, splits: dict[str, dict[str, str]]) -> S
     return found
 
 
-def _has_bytes(reader: Any, column: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Return whether the first row holds the bytes of a file, not only its path."""
-    values = next(iter(reader), None)
-    return values is None or any(
-        (one["bytes"] if isinstance(one, dict) else one) is not None
-        for one in values.column(column).slice(0, 1).to_pylist()
-    )
+def _has_bytes(paths: list[str], column: str) -> bool:
+    """Return whether any row holds the bytes of a file, not only its path; also if there are no rows."""
+    rows = 0
+    for path in paths:
+        with open_arrow(path) as (_, reader):
+            for batch in reader:
+                batch.validate()
+                contents = contents_of(batch, column)
+                if contents.null_count < len(contents):
+                    return True
+                rows += len(batch)
+    return not rows
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - whatever a dataset holds

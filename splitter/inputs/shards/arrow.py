@@ -39,9 +39,8 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
         labels = [name for name in names if name != column and not any_bytes(reader.schema.field(name).type)]
         for batch in reader:
             batch.validate(full=True)
-            contents = batch.column(column)
-            paths += _paths(contents)
-            spans += _spans(location, contents, whole)
+            paths += _paths(batch.column(column))
+            spans += _spans(location, contents_of(batch, column), whole)
             texts = [[*map(python_text, values_of(batch.column(name)))] for name in labels]
             letters += sum(len(text) for values in texts for text in values)
             refuse_large_labels(letters)
@@ -56,18 +55,24 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
     return found
 
 
+def contents_of(batch: Any, column: str) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+    """Return the contents in a batch of rows; those that are only paths are null."""
+    contents = batch.column(column)
+    return contents.field("bytes") if is_kind(contents.type, "struct") else contents
+
+
 def _paths(contents: Any) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types
     if not is_kind(contents.type, "struct") or contents.type.get_field_index("path") < 0:
         return []
     return [os.path.basename(path or "") for path in contents.field("path").to_pylist()]
 
 
-def _spans(location: str, contents: Any, whole: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - as above
+def _spans(location: str, values: Any, whole: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - as above
     """Return the position in the file and the length of each content; the length of a missing one is -1."""
-    values = contents.field("bytes") if is_kind(contents.type, "struct") else contents
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, _OFFSETS[str(values.type)])[values.offset : values.offset + len(values) + 1]
-    begin = data.address - whole.address if data is not None else 0
+    # the buffer of an empty content can be anywhere
+    begin = data.address - whole.address if data else 0
     if len(values) and not 0 <= begin + int(ends[0]) <= begin + int(ends[-1]) <= whole.size:
         raise Refused(f"{location}: is compressed; save the dataset again, with save_to_disk")
     there = values.is_valid().to_pylist()
