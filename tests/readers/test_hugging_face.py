@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 from datasets import Audio, load_dataset
-from doors import read_table, write_files
+from doors import here, read_table, write_files
 
 from splitter import OutputFile, ProcessorDataset
 
@@ -187,6 +187,23 @@ def test_bytes_that_it_saved_after_a_path(tmp_path):
     found = Copy(tmp_path / "saved").run(tmp_path / "out", workers=0, quiet=True)
     assert [(tmp_path / "out" / one).read_bytes() for one in found["output"]] == [b"la"]
     assert [one.rpartition("/")[2] for one in found.failed["input"]] == ["gone.txt", "lost.txt"]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"text": ["x"]}, "has no column 'file', but the first file has"),
+        ({"file": ["x"]}, "column 'file' holds string; save the dataset again, with binary values"),
+    ],
+)
+def test_splits_that_it_saved_with_other_columns(tmp_path, capfd, other, message):
+    """Contents are in one column of all splits; anything else is refused in one line."""
+    splits = {"train": {"file": [b"x"]}, "validation": other}
+    saved = datasets.DatasetDict({name: datasets.Dataset.from_dict(one) for name, one in splits.items()})
+    saved.save_to_disk(tmp_path / "saved")
+    said = here(capfd, "run", tmp_path / "saved", "--recipe=copy", "-o", tmp_path / "out", "--workers=0")
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert f"/validation/data-00000-of-00001.arrow: {message}" in said.err
 
 
 def test_paths_that_it_saved_to_disk(tmp_path):

@@ -67,7 +67,7 @@ def _has_bytes(paths: list[str], column: str) -> bool:
         with open_arrow(path) as (_, reader):
             for batch in reader:
                 batch.validate()
-                contents = contents_of(batch, column)
+                contents = contents_of(path, batch, column)
                 if contents.null_count < len(contents):
                     return True
                 rows += len(batch)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from splitter.errors import Refused
-from splitter.inputs.shards.index import InputShard, ShardScan, is_kind, naming_table, state_of
+from splitter.inputs.shards.index import (
+    InputShard,
+    ShardScan,
+    is_kind,
+    naming_table,
+    no_column,
+    refuse_same_columns,
+    state_of,
+)
 from splitter.inputs.shards.parquet import any_bytes, refuse_large_labels, row_names, values_of
 from splitter.text.csv import python_text
 
@@ -24,6 +32,7 @@ def open_arrow(location: str) -> Iterator[tuple[Any, Any]]:
     with naming_table(location, "Arrow", "save the dataset again"), pa.memory_map(location) as file:
         whole = file.read_buffer()
         with pa.ipc.open_stream(pa.BufferReader(whole)) as reader:
+            refuse_same_columns(reader.schema.names, location)
             yield whole, reader
 
 
@@ -39,8 +48,9 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
         labels = [name for name in names if name != column and not any_bytes(reader.schema.field(name).type)]
         for batch in reader:
             batch.validate(full=True)
+            contents = contents_of(location, batch, column)
             paths += _paths(batch.column(column))
-            spans += _spans(location, contents_of(batch, column), whole)
+            spans += _spans(location, contents, whole)
             texts = [[*map(python_text, values_of(batch.column(name)))] for name in labels]
             letters += sum(len(text) for values in texts for text in values)
             refuse_large_labels(letters)
@@ -55,10 +65,18 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
     return found
 
 
-def contents_of(batch: Any, column: str) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+def contents_of(location: str, batch: Any, column: str) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
     """Return the contents in a batch of rows; those that are only paths are null."""
+    if column not in batch.schema.names:
+        raise no_column(location, column)
     contents = batch.column(column)
-    return contents.field("bytes") if is_kind(contents.type, "struct") else contents
+    if is_kind(contents.type, "struct") and contents.type.get_field_index("bytes") >= 0:
+        contents = contents.field("bytes")
+    if str(contents.type) not in _OFFSETS:
+        raise Refused(
+            f"{location}: column {column!r} holds {contents.type}; save the dataset again, with binary values"
+        )
+    return contents
 
 
 def _paths(contents: Any) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types

@@ -163,6 +163,18 @@ def naming_table(name: str, kind: str = "Parquet", remedy: str = "create it agai
         raise Refused(f"{name}: is damaged {kind} ({plain(error)}); {remedy}") from None
 
 
+def no_column(name: str, column: str) -> Refused:
+    """Return the refusal of a table file without the column of contents."""
+    return Refused(f"{name}: has no column {column!r}, but the first file has")
+
+
+def refuse_same_columns(names: Sequence[str], name: str) -> None:
+    """Refuse a table file with two columns of the same name."""
+    twice = next((one for one in names if names.count(one) > 1), None)
+    if twice is not None:
+        raise Refused(f"{name}: has two columns {twice!r}; rename one")
+
+
 def is_kind(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
     """Return whether an Arrow type is one of these, such as struct; older releases lack some types."""
     import pyarrow as pa

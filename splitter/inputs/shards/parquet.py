@@ -15,8 +15,10 @@ from splitter.inputs.shards.index import (
     ShardScan,
     is_kind,
     naming_table,
+    no_column,
     open_parquet,
     open_shard,
+    refuse_same_columns,
     state_of,
 )
 from splitter.text.csv import python_text
@@ -69,10 +71,7 @@ def _parquet(location: str) -> Iterator[Any]:
     name = without_secrets(location)
     try:
         with naming_table(name), open_shard(location) as raw, open_parquet(location, raw) as file:
-            names = file.schema_arrow.names
-            twice = next((one for one in names if names.count(one) > 1), None)
-            if twice is not None:
-                raise Refused(f"{name}: has two columns {twice!r}; rename one")
+            refuse_same_columns(file.schema_arrow.names, name)
             yield file
     except UnreadableInput as error:
         raise Refused(str(error)) from None
@@ -84,7 +83,7 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
     with _parquet(location) as file:
         names = file.schema_arrow.names
         if column not in names:
-            raise Refused(f"{without_secrets(location)}: has no column {column!r}, but the first file has")
+            raise no_column(without_secrets(location), column)
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         cuts = [0, *accumulate(group.num_rows for group in groups)]
         found = ShardScan(InputShard(location, "parquet", state, is_url(location), column, tuple(cuts[:-1])))
