@@ -7,6 +7,7 @@ The fetcher shares nothing with user code: no thread that a fork would break, no
 are in the worker's temporary folder, and are removed with it.
 """
 
+import bisect
 import contextlib
 import multiprocessing
 import os
@@ -64,7 +65,7 @@ class FetchedFile(NamedTuple):
     found: Found
 
 
-@dataclass
+@dataclass(eq=False)
 class _FetchRequest:
     """A request for a file; the answer is its size and version, or an error."""
 
@@ -87,6 +88,8 @@ class Fetcher:
     ahead: bool = False
     announce: Callable[[int], None] = lambda _: None
     _wanted: Mapping[int, RemoteInput] = field(default_factory=dict)
+    # their indices, sorted
+    _order: list[int] = field(default_factory=list)
     _asked: dict[int, _FetchRequest] = field(default_factory=dict)
     # by their numbers, including requests for files that are no longer needed
     _under_way: dict[int, _FetchRequest] = field(default_factory=dict)
@@ -98,7 +101,7 @@ class Fetcher:
         """Prepare for a batch: note the files it needs, by index, and drop those left from the last batch."""
         for index in list(self._asked):
             self.drop(index)
-        self._wanted = wanted
+        self._wanted, self._order = wanted, sorted(wanted)
 
     def take(self, index: int) -> FetchedFile:
         """Wait for the file of an index and return it; meanwhile, have the next ones fetched."""
@@ -152,13 +155,11 @@ class Fetcher:
         """Have the next files fetched, up to a number and a size; one of unknown size waits for its turn."""
         if not self.ahead:
             return
-        count = size = 0
-        for later, wanted in self._wanted.items():
-            if later <= index:
-                continue
-            count += 1
-            size += wanted.size
-            if count > MOST_AHEAD or size > MOST_BYTES_AHEAD or not wanted.size:
+        size, after = 0, bisect.bisect_right(self._order, index)
+        for later in self._order[after : after + MOST_AHEAD]:
+            own = self._wanted[later].size
+            size += own
+            if size > MOST_BYTES_AHEAD or not own:
                 return
             self._ask(later)
 

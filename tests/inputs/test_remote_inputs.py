@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doors import CHECKOUT, program, read_table, tree, write_files, write_list
@@ -324,6 +325,35 @@ def test_as_many_are_fetched_ahead_as_are_allowed(folder, web):
     finally:
         release.set()
         fetcher.close()
+
+
+class Walked(dict[int, RemoteInput]):
+    """Counts the inputs that are looked at."""
+
+    count = 0
+
+    def items(self) -> Any:
+        for pair in super().items():
+            self.count += 1
+            yield pair
+
+    def __getitem__(self, index: int) -> RemoteInput:
+        self.count += 1
+        return super().__getitem__(index)
+
+
+def test_what_comes_next_is_found_without_a_walk_over_the_batch(folder, web):
+    """However many inputs a batch has: each that is taken looks at the few that follow."""
+    web.put(x_txt="x")
+    wanted = Walked(dict.fromkeys(range(5000), RemoteInput(web.url("x.txt"), Found(1, 1))))
+    fetcher = Fetcher(Scratch(str(folder)), ahead=True)
+    fetcher.begin(wanted)
+    try:
+        for number in range(4995, 5000):
+            fetcher.take(number)
+    finally:
+        fetcher.close()
+    assert 5 <= wanted.count <= 100
 
 
 def test_large_ones_are_not_fetched_ahead(folder, web, monkeypatch):
