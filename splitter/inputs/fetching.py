@@ -233,9 +233,9 @@ def _serve(pipe: Connection, parent: int) -> None:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         # close the worker's files: nobody who waits for their end must wait for this process, too
-        own = pipe.fileno()
-        os.closerange(3, own)
-        os.closerange(own + 1, 4096)
+        for name in {*os.listdir("/dev/fd")} - {"0", "1", "2", str(pipe.fileno())}:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
         _fetch_all(pipe)
     except (EOFError, OSError):
         pass

@@ -1,6 +1,9 @@
 """Inputs, lists and folders at URLs: a web server and an S3 server on loopback, real runs."""
 
+import contextlib
+import fcntl
 import os
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -400,6 +403,28 @@ def test_a_fetcher_that_is_killed_is_replaced(folder, web):
         assert Path(fetcher.take(1).path).read_text() == "b"
     finally:
         fetcher.close()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not list what is open")
+def test_a_fetcher_keeps_no_file_of_its_worker_open(folder, web):
+    """Who waits for the end of a pipe or a lock of the worker does not wait for the fetcher, too."""
+    web.put(a_txt="a")
+    announced: list[int] = []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
+    with (folder / "held").open("w") as file, contextlib.ExitStack() as numbers:
+        for least in (100, 4096):
+            numbers.callback(os.close, fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, least))
+        fetcher = Fetcher(Scratch(str(folder)), ahead=True, announce=announced.append)
+        fetcher.begin({0: RemoteInput(web.url("a.txt"), Found(1, 1))})
+        try:
+            fetcher.take(0)
+            links = [os.readlink(one) for one in Path(f"/proc/{announced[0]}/fd").iterdir()]
+        finally:
+            fetcher.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert links
+    assert str(folder / "held") not in links
 
 
 def test_an_error_comes_to_the_one_that_it_is_of(folder, web):
