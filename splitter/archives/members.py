@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
+# how everything begins that gzip has compressed
+GZIP = b"\x1f\x8b"
 PIECE = 1 << 20
 HELD_BYTES = 4 << 20  # larger content goes to a temporary file
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
+from splitter.archives.members import GZIP
 from splitter.errors import Refused, TarError
 from splitter.stores.clients import client
 from splitter.stores.faults import error_line, reason
 from splitter.stores.files import open_remote
 
 STANDARD = "-"
-_GZIP = b"\x1f\x8b"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:://|::)")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -52,7 +52,7 @@ class ArchiveSource:
         """Open the archive for reading; decompress gzip."""
         with self._opened() as raw:
             beginning = io.BufferedReader(cast("io.RawIOBase", raw), BUFFER_BYTES)
-            if beginning.peek(2)[:2] == _GZIP:
+            if beginning.peek(2)[:2] == GZIP:
                 yield cast("BinaryIO", gzip.GzipFile(fileobj=beginning, mode="rb"))
             elif beginning.peek(1):
                 yield beginning

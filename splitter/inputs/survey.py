@@ -73,12 +73,13 @@ def survey(table: InputTable, layout: Layout, reading: ListReading) -> Survey:
     outer_folders = np.empty(0, "i8")
     remote = table.names_urls or is_url(layout.root)
     look = partial(_look_at_block, table, layout, known, members)
-    starts = range(0, len(table), FEW if remote else BLOCK)
+    step = FEW if remote else BLOCK
+    blocks = [range(start, min(len(table), start + step)) for start in range(0, len(table), step)]
     # a store's client brings threads, which this process must not have when it starts workers
-    with contextlib.closing(in_processes(look, starts, always_fork=remote)) as blocks:
-        for start, (block, outer) in zip(starts, blocks, strict=True):
-            for column, numbers in zip(columns, block, strict=True):
-                column[start : start + starts.step] = numbers
+    with contextlib.closing(in_processes(look, blocks, always_fork=remote)) as found_in_blocks:
+        for block, (of_block, outer) in zip(blocks, found_in_blocks, strict=True):
+            for column, numbers in zip(columns, of_block, strict=True):
+                column[block.start : block.stop] = numbers
             seen = len(outer_folders)
             outer_folders.resize(seen + len(outer), refcheck=False)
             outer_folders[seen:] = outer
@@ -98,19 +99,17 @@ def survey(table: InputTable, layout: Layout, reading: ListReading) -> Survey:
 
 
 def _look_at_block(
-    table: InputTable, layout: Layout, known: ListedFiles, members: MemberIndex, start: int
+    table: InputTable, layout: Layout, known: ListedFiles, members: MemberIndex, block: range
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Return keys, folders, sizes, times and members of a block of inputs, and the folders around theirs."""
     keys, folders, sizes, times = [], [], [], []
     outer_folders: dict[str, int] = {}
     urls: dict[int, str] = {}
-    step = FEW if table.names_urls or is_url(layout.root) else BLOCK
-    rows = parse_rows(b"".join(table.texts(start, min(len(table), start + step))))
+    rows = parse_rows(b"".join(table.texts(block.start, block.stop)))
     locations = [layout.location(row[table.at]) for row in rows]
     at = members.find(locations)
-    told = known.of_all(locations)
-    for index, (row, location, member, known_found) in enumerate(
-        zip(rows, locations, at.tolist(), told, strict=True), start
+    for index, row, location, member, known_found in zip(
+        block, rows, locations, at.tolist(), known.of_all(locations), strict=True
     ):
         listed = row[table.at]
         key = layout.key(listed)
@@ -132,7 +131,7 @@ def _look_at_block(
         if member < 0 and is_url(location):
             _refuse_password(listed, index)
             if found is None:
-                urls[index - start] = location
+                urls[index - block.start] = location
         elif found is None:
             with contextlib.suppress(OSError, UnreadableInput):
                 found = look_at(location)
@@ -144,8 +143,8 @@ def _look_at_block(
         if isinstance(remote := told_of_urls[url], Found):
             sizes[number], times[number] = remote
     numbers = np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
-    block = np.array(keys, "u8"), *numbers, at
-    return block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
+    of_block = np.array(keys, "u8"), *numbers, at
+    return of_block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
 
 
 def _note_outer(folder: str, outer_folders: dict[str, int], listed: str, key: str) -> None:

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
+from splitter.archives.members import GZIP
 from splitter.errors import Refused
 from splitter.inputs.dialects.base import Written
 from splitter.text.csv import ENCODING, ESCAPE, json_text, json_value
@@ -17,7 +18,6 @@ LONGEST_LINE = 64 << 20
 MOST_JSON = 512 << 20
 # text compresses to about a twentieth; a large file that expands more than 200 times was made to fill a disk
 _MOST_UNPACKED, _ROOM = 200, 1 << 30
-_GZIP = b"\x1f\x8b"
 
 
 def _opened(path: str) -> tuple[BinaryIO, int]:
@@ -26,7 +26,7 @@ def _opened(path: str) -> tuple[BinaryIO, int]:
         # a pipe can be read only once, and may block forever
         raise OSError(errno.EINVAL, "is not a plain file")
     with open(path, "rb") as file:
-        is_packed = file.read(2) == _GZIP
+        is_packed = file.read(2) == GZIP
         most = max(_ROOM, _MOST_UNPACKED * os.fstat(file.fileno()).st_size)
     if is_packed:
         return cast("BinaryIO", gzip.open(path, "rb")), most

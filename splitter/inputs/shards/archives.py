@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-from splitter.archives.members import split_name
+from splitter.archives.members import GZIP, split_name
 from splitter.archives.reader import CountedStream, MemberHead, read_heads
 from splitter.errors import Refused, TarError
 from splitter.inputs.shards.index import (
@@ -29,7 +29,6 @@ REST = "(rest)"
 LONGEST_PATH = 2000
 # bytes of the labels of one archive, in memory; compressed labels may expand to any size
 MOST_LABELS = 256 << 20
-_GZIP = b"\x1f\x8b"
 
 # by the last extension of a field: those that are labels, and those that are never text
 _LABELS = frozenset(
@@ -117,9 +116,6 @@ class _MemberGroups:
                 remedy = "if they are the inputs, use --member; if not, split the archive: splitter tar split"
                 raise Refused(str(stream.error(f"{why}; {remedy}")))
             sample.texts[what] = stream.exactly(head.size)
-        else:
-            # skip to its end, to notice an archive that ends before
-            stream.skip(head.size)
         sample.fields.setdefault(what, (name, start, head.size))
 
 
@@ -131,7 +127,7 @@ def _unpacked(location: str, size: int | None) -> Iterator[tuple[CountedStream, 
         start = cast("Any", file).peek(2)[:2]
         if not start:
             raise Refused(f"{name}: is empty, and not a tar archive")
-        if start == _GZIP:
+        if start == GZIP:
             with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
                 yield CountedStream(cast("BinaryIO", unpacked), name), "gzip"
         else:
