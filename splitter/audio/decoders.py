@@ -283,7 +283,6 @@ class _FileWindow(io.FileIO):
 
 # where a FLAC file states its number of samples, in the lower 36 bits of five bytes
 _FLAC_COUNT, _FLAC_BYTES = 21, 26
-_FLAC_LARGEST_COUNT = (1 << 36) - 1
 _START_BYTES = 512
 # libsndfile's error code for a format that it does not know
 _NOT_RECOGNISED = 1
@@ -298,9 +297,9 @@ class _UnboundFlac(_FileWindow):
 
     def __init__(self, path: str, begin: int) -> None:
         super().__init__(path, begin)
-        count = bytearray(_FLAC_BYTES)
-        super().readinto(count)
-        self.stated = int.from_bytes(count[_FLAC_COUNT:], "big") & _FLAC_LARGEST_COUNT
+        start = bytearray(_FLAC_BYTES)
+        super().readinto(start)
+        self.stated = flac.unpacked(bytes(start[18:]))[-1]
         self.seek(0)
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer

@@ -68,9 +68,10 @@ def _of_wav(start: bytes, size: int) -> SoundHeader | None:
 def _of_flac(start: bytes) -> SoundHeader | None:
     if start[:4] != b"fLaC" or len(start) < 42:  # noqa: PLR2004 - the first block is always that long
         return None
-    # 20 bits of rate, 3 of channels, 5 of depth, 36 of samples
-    packed = int.from_bytes(start[18:26], "big")
-    return SoundHeader(packed >> 44, (packed >> 41 & 7) + 1, packed & (1 << 36) - 1 or None)
+    from splitter.audio.formats.flac import unpacked
+
+    _, channels, rate, samples = unpacked(start[18:26])
+    return SoundHeader(rate, channels, samples or None)
 
 
 def _of_libsndfile(file: BinaryIO, *, exact: bool) -> SoundHeader | None:

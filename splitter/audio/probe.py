@@ -44,9 +44,8 @@ def probed_length(path: str, truncated: Truncated = "error") -> ProbedSound | No
             check_whole(path, extent, truncated)
             raw = extent.raw if extent.raw.description else None
             return ProbedSound(extent.raw, extent.frames, raw=raw)
-        flac = header_of_flac(file.fileno())
-    if flac:
-        bits, channels, rate, frames = flac
+        bits, channels, rate, frames = header_of_flac(file.fileno())
+    if rate and frames:
         is_deep = bits > 24  # noqa: PLR2004
         subtype, holding = ("FLAC", "PCM_32") if is_deep else (SUBTYPES.get(bits, "PCM_24"), "")
         return ProbedSound(SoundFormat("FLAC", subtype, channels, rate, holding=holding), frames)

@@ -13,7 +13,7 @@ from splitter.audio.decoded import DecodedSource
 from splitter.audio.decoders import Truncated, check_whole
 from splitter.audio.encode import plain_wav
 from splitter.audio.formats.base import SoundFormat
-from splitter.audio.formats.flac import rate_of
+from splitter.audio.formats.flac import header_of_flac
 from splitter.audio.formats.samples import find_samples_in
 from splitter.audio.packets import OpusPacketsSource
 from splitter.audio.probe import ProbedSound
@@ -34,7 +34,7 @@ def open_source(
                 made = made_format(extent.raw, target, path)
                 if made.container == "WAV" and keeps_samples(extent.raw, made, target):
                     return RawSource(file, extent, extent.raw, made)
-        rate = rate_of(file.fileno())
+        _, _, rate, _ = header_of_flac(file.fileno())
     copied: FramesSource | None = None
     if rate and target.sample_rate in (None, rate) and target.format in ("same", "flac"):
         copied = FlacFramesSource.open(path, truncated)

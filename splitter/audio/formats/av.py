@@ -14,6 +14,7 @@ import numpy as np
 from splitter.audio.decoders import Decoder, Truncated, ends_early
 from splitter.audio.formats.asf import seconds_before_cut
 from splitter.audio.formats.base import SoundFormat
+from splitter.audio.formats.flac import unpacked
 from splitter.audio.formats.mp3 import bit_rate_of
 from splitter.audio.formats.mp4 import lacks_index, seconds_of_plain_edit
 from splitter.audio.formats.whole_stream import blocks_of
@@ -29,8 +30,7 @@ _NO_INDEX = "it ends before its index (moov), which is written last: copy it aga
 _CONTAINERS = {"mov": "MP4", "asf": "WMA", "nistsphere": "NIST"}
 # FFmpeg's sample formats -> libsndfile's names of the encodings that hold them exactly
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
-_ALAC_DEPTH_AT, _FLAC_DEPTH_AT, _FLAC_COUNT_AT = 17, 12, 13
-_FLAC_LARGEST_COUNT = (1 << 36) - 1
+_ALAC_DEPTH_AT = 17
 # follows edit lists with less memory: correct for those that only leave out the first samples
 _SIMPLE_EDITS = {"advanced_editlist": "0"}
 # the container and encoding to read in blocks of seconds; others have larger packets, or are rare
@@ -253,17 +253,17 @@ def _depth(codec: Any) -> int:  # noqa: ANN401 - PyAV's
     about = bytes(codec.extradata or b"")
     if codec.name == "alac" and len(about) > _ALAC_DEPTH_AT:
         return about[_ALAC_DEPTH_AT]
-    if codec.name == "flac" and len(about) > _FLAC_DEPTH_AT + 1:
-        return (int.from_bytes(about[_FLAC_DEPTH_AT:][:2], "big") >> 4 & 31) + 1
+    if codec.name == "flac" and about:
+        return unpacked(about[10:18])[0]
     return 24 if "24" in codec.name else 32
 
 
 def _stated(stream: Any, rate: int) -> int:  # noqa: ANN401 - PyAV's
     """Return how many frames a lossless recording states; 0 if it states no exact number."""
     about = bytes(stream.codec_context.extradata or b"")
-    if stream.codec_context.name == "flac" and len(about) > _FLAC_COUNT_AT + 5:
+    if stream.codec_context.name == "flac" and about:
         # in any container, only the number in the header of FLAC itself is exact
-        return int.from_bytes(about[_FLAC_COUNT_AT : _FLAC_COUNT_AT + 5], "big") & _FLAC_LARGEST_COUNT
+        return unpacked(about[10:18])[-1]
     exact = stream.codec_context.codec.lossless and stream.time_base == Fraction(1, rate)
     return stream.duration if exact and stream.duration else 0
 

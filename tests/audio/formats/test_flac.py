@@ -19,9 +19,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nightly import depth
 
-from splitter.audio.formats.flac import FlacError, FlacSource, NotCuttable
+from splitter.audio.formats.flac import FlacError, FlacSource
 from splitter.audio.formats.flac import source as cutting
 from splitter.audio.formats.flac import stream as reading
+from splitter.audio.formats.flac.stream import NotCuttable
 
 pytestmark = pytest.mark.slow
 

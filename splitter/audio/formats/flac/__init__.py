@@ -8,11 +8,11 @@ source      a file to cut from, and how it is cut
 """
 
 from splitter.audio.formats.base import AudioFormat
-from splitter.audio.formats.flac.header import beginning, header_of_flac, rate_of
+from splitter.audio.formats.flac.header import beginning, header_of_flac, unpacked
 from splitter.audio.formats.flac.source import FlacSource
-from splitter.audio.formats.flac.stream import FlacError, NotCuttable
+from splitter.audio.formats.flac.stream import FlacError
 
-__all__ = ["FORMAT", "FlacError", "FlacSource", "NotCuttable", "beginning", "header_of_flac", "rate_of"]
+__all__ = ["FORMAT", "FlacError", "FlacSource", "beginning", "header_of_flac", "unpacked"]
 
 FORMAT = AudioFormat(
     "FLAC",

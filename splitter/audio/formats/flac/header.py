@@ -14,18 +14,14 @@ def beginning(descriptor: int) -> int | None:
     return at if tag[:4] == b"fLaC" else None
 
 
-def rate_of(descriptor: int) -> int:
-    """Return the sample rate that a FLAC file states; 0 for any other file."""
+def header_of_flac(descriptor: int) -> tuple[int, int, int, int]:
+    """Return the bits, channels, rate and samples that a FLAC file states; for any other file, no rate."""
     begin = beginning(descriptor)
-    return 0 if begin is None else int.from_bytes(os.pread(descriptor, 3, begin + 18), "big") >> 4
+    packed = b"" if begin is None else os.pread(descriptor, 8, begin + 18)
+    return unpacked(packed if len(packed) == 8 else b"")
 
 
-def header_of_flac(descriptor: int) -> tuple[int, int, int, int] | None:
-    """Return the bits, channels, rate and samples that a FLAC file states; None without rate or samples."""
-    begin = beginning(descriptor)
-    stated = b"" if begin is None else os.pread(descriptor, 8, begin + 18)
-    if len(stated) < 8:
-        return None
-    packed = int.from_bytes(stated, "big")
-    rate, samples = packed >> 44, packed & (1 << 36) - 1
-    return ((packed >> 36 & 31) + 1, (packed >> 41 & 7) + 1, rate, samples) if rate and samples else None
+def unpacked(packed: bytes) -> tuple[int, int, int, int]:
+    """Return the bits, channels, rate and samples in eight bytes of STREAMINFO, after its first ten."""
+    number = int.from_bytes(packed, "big")
+    return (number >> 36 & 31) + 1, (number >> 41 & 7) + 1, number >> 44, number & (1 << 36) - 1

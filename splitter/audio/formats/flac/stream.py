@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from splitter.audio.formats.flac.checksums import HEADER, Array, crc_table, is_sound
 from splitter.audio.formats.flac.frames import BITS, RATE_BYTES, RATES, Frames, Heads, header_rows, parsed
-from splitter.audio.formats.flac.header import beginning
+from splitter.audio.formats.flac.header import beginning, unpacked
 from splitter.errors import InputError
 
 STEP = 1 << 21  # bytes read at a time
@@ -170,11 +170,9 @@ class FlacStream(AbstractContextManager[Any]):
             at += 4 + length
         if len(info) < 34:
             raise NotCuttable("it has no STREAMINFO")
-        packed = int.from_bytes(info[10:18], "big")
         smallest, self.block = int.from_bytes(info[:2], "big"), int.from_bytes(info[2:4], "big")
-        self.rate, self.channels, self.bits = packed >> 44, (packed >> 41 & 7) + 1, (packed >> 36 & 31) + 1
-        self.declared = packed & ((1 << 36) - 1) or None
-        self.md5 = info[18:34]
+        self.bits, self.channels, self.rate, samples = unpacked(info[10:18])
+        self.declared, self.md5 = samples or None, info[18:34]
         if self.bits not in SUBTYPES:
             raise NotCuttable(f"libsndfile does not decode FLAC of {self.bits} bits")
         if smallest != self.block or self.block < SMALLEST_BLOCK or not self.rate:
