@@ -36,8 +36,9 @@ class RawSource(SoundSource):
 
     def __init__(self, file: BinaryIO, extent: Extent, raw: RawFormat, made: SoundFormat) -> None:
         """Read the samples at `extent` of an open file, which the caller closes."""
-        self._path = file.name
         self._file = io.FileIO(os.dup(file.fileno()))
+        # else errors would name the descriptor
+        self._file.name = file.name
         self._start, self._frames = extent.start, extent.frames
         self.recorded: RawFormat = raw
         self.made = made
@@ -75,7 +76,7 @@ class RawSource(SoundSource):
     def _read(self, at: int, size: int) -> bytes:
         content: bytes = os.pread(self._file.fileno(), size, at)
         if len(content) != size:
-            raise AudioError(f"{self._path}: became shorter while it was read")
+            raise AudioError(f"{self._file.name!s}: became shorter while it was read")
         return content
 
     def _blocks(self, at: int, size: int) -> Iterator[memoryview]:

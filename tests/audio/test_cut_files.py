@@ -1,6 +1,7 @@
 """Files that were cut anywhere: where a header states a length, no part is ever taken for the whole."""
 
 import io
+import os
 import random
 
 import numpy as np
@@ -10,7 +11,10 @@ from doors import program, read_table, write_list
 from nightly import depth
 from sounds import chunks_of, tone
 
+from splitter.audio.sources import open_source
+from splitter.audio.target import Target
 from splitter.errors import AudioError
+from splitter.records import content_bytes
 
 LAWS, NUMBERS = ("ULAW", "ALAW"), ("PCM_16", "PCM_24", "FLOAT")
 KINDS = {
@@ -57,6 +61,17 @@ def test_a_part_of_a_file(tmp_path, container, subtype, channels):
             error = str(refused)
         assert "\n" not in error
         assert error or frames == whole, f"{frames} of {whole} frames of {size} of {len(content)} bytes"
+
+
+@pytest.mark.parametrize("frames", [100, 1_000_000], ids=["in memory", "copied"])
+def test_a_file_cut_while_it_is_read(tmp_path, frames):
+    """The error names the recording, whether a piece is small or large."""
+    path = tmp_path / "a.wav"
+    soundfile.write(path, np.zeros(1_000_000, "i2"), 16_000)
+    with open_source(str(path), Target()) as source:
+        os.truncate(path, 100)
+        with pytest.raises(AudioError, match=r"a\.wav: became shorter while it was read$"):
+            content_bytes(source.content(0, frames))
 
 
 @pytest.mark.parametrize("container", ["WAV", "AIFF", "CAF", "AU", "NIST", "VOC", "W64"])
