@@ -19,7 +19,7 @@ from splitter.audio.formats.flac.stream import SUBTYPES
 from splitter.audio.formats.mp3 import Mp3Source, seems_mp3
 from splitter.audio.formats.ogg.source import OpusSource
 from splitter.audio.formats.registry import LOSSY
-from splitter.audio.formats.wav import Extent, RawFormat
+from splitter.audio.formats.wav import SILENCE, Extent, RawFormat
 from splitter.audio.target import Target
 from splitter.errors import AudioError
 from splitter.records import Content
@@ -31,8 +31,6 @@ LARGEST_IN_MEMORY = 1 << 20
 
 class RawSource(SoundSource):
     """A WAV file whose pieces are byte ranges after a new header."""
-
-    _SILENCE = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}  # noqa: RUF012
 
     def __init__(self, file: BinaryIO, extent: Extent, raw: RawFormat, made: SoundFormat) -> None:
         """Read the samples at `extent` of an open file, which the caller closes."""
@@ -51,7 +49,7 @@ class RawSource(SoundSource):
         raw = self.recorded
         header = wav_header(raw, stop - start + silence)
         at, size = self._start + start * raw.frame_bytes, (stop - start) * raw.frame_bytes
-        silent = self._SILENCE.get(raw.subtype, b"\0")
+        silent = SILENCE.get(raw.subtype, b"\0")
         more = silence * raw.frame_bytes
         even = b"\0" * (size + more & 1)
         if size + more <= LARGEST_IN_MEMORY:

@@ -82,7 +82,7 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
             sink = wrapper(target) if wrapper else target
             with soundfile.SoundFile(sink, "w", made.rate, made.channels, made.subtype, format=kind) as sound:
                 count = 0
-                for frames in itertools.chain.from_iterable(map(_slices, blocks())):
+                for frames in in_parts(blocks(), _FRAMES_AT_ONCE):
                     numbers = _finite(frames) if kind in LOSSY else _rounded(frames, made.subtype)
                     sound.write(_interleaved(numbers))
                     count += len(frames)
@@ -95,8 +95,9 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
         raise _cannot_hold(kind, made, reason) from error
 
 
-def _slices(frames: np.ndarray) -> Iterator[np.ndarray]:
-    return (frames[at : at + _FRAMES_AT_ONCE] for at in range(0, len(frames), _FRAMES_AT_ONCE))
+def in_parts(blocks: Iterable[np.ndarray], frames: int) -> Iterator[np.ndarray]:
+    """Yield blocks in parts of at most `frames` frames."""
+    return (block[at : at + frames] for block in blocks for at in range(0, len(block), frames))
 
 
 def _cannot_hold(kind: str, made: SoundFormat, reason: str) -> AudioError:

@@ -11,10 +11,12 @@ import numpy as np
 from splitter.audio.base import keeps_samples
 from splitter.audio.copying import FramesSource
 from splitter.audio.decoded import DecodedSource
+from splitter.audio.encode import in_parts
 from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.ogg.index import seems_opus
 from splitter.audio.formats.ogg.opus import RATE
 from splitter.audio.formats.ogg.source import INAUDIBLE, MOST_SKIPPED, OpusSource
+from splitter.audio.formats.others import EBML
 from splitter.audio.sniff import open_decoder
 from splitter.audio.target import MATROSKA, Target, made_format
 from splitter.audio.window import Folder
@@ -22,8 +24,6 @@ from splitter.records import Content
 
 # tried in steps of 60 ms: a shorter preroll may begin in a pause, and therefore lead to the same sound
 _PREROLLS = range(MOST_SKIPPED, 0, -2880)
-# the first bytes of WebM and Matroska
-_EBML = b"\x1aE\xdf\xa3"
 # compare a fifth of a second at a time, up to the first difference
 _PARTS_OF_SECOND = 5
 
@@ -98,7 +98,7 @@ class OpusPacketsSource(FramesSource):
 
     def _sounds_the_same(self, start: int, stop: int, preroll: int) -> bool:
         """Write a piece; return whether it is decoded like that part of the recording."""
-        parts = _in_parts(self._whole(start, stop).frames(start, stop), self.made.rate // _PARTS_OF_SECOND)
+        parts = in_parts(self._whole(start, stop).frames(start, stop), self.made.rate // _PARTS_OF_SECOND)
         with NamedTemporaryFile(dir=self._folder()) as named:
             with open(named.name, "wb") as file:
                 self._cutter.cut(start, stop, file, preroll)
@@ -122,7 +122,7 @@ class OpusPacketsSource(FramesSource):
 def _as_ogg(path: str, target: Target, folder: Folder, opened: ExitStack) -> str:
     """Return a temporary Ogg file with the Opus of a Matroska file; an empty path if it cannot be copied."""
     with open(path, "rb") as file:
-        if file.read(len(_EBML)) != _EBML:
+        if file.read(len(EBML)) != EBML:
             return ""
     try:
         from splitter.audio.formats.matroska import write_as_ogg
@@ -136,10 +136,6 @@ def _as_ogg(path: str, target: Target, folder: Folder, opened: ExitStack) -> str
     named = opened.enter_context(NamedTemporaryFile(dir=folder()))  # noqa: SIM115 - by the stack
     with open(named.name, "wb") as ogg:
         return named.name if write_as_ogg(path, ogg, is_copied) else ""
-
-
-def _in_parts(blocks: Iterator[np.ndarray], frames: int) -> Iterator[np.ndarray]:
-    return (block[at : at + frames] for block in blocks for at in range(0, len(block), frames))
 
 
 def _are_alike(one: np.ndarray, other: np.ndarray) -> bool:

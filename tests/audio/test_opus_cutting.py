@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from nightly import NIGHTLY
 from sounds import chunks_of, decoded_by_ffmpeg, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, samples_of, tone
 
-from splitter.audio.formats.ogg import OpusIndex, with_serial_number
+from splitter.audio.formats.ogg.index import OpusIndex
 from splitter.audio.formats.ogg.opus import look_at
-from splitter.audio.formats.ogg.pages import page_of
+from splitter.audio.formats.ogg.pages import page_of, with_serial_number
 from splitter.audio.sniff import open_decoder
 from splitter.errors import InputError
 from splitter.recipes.segments import Segments

@@ -2,9 +2,10 @@
 
 from splitter.audio.formats.base import AudioFormat
 
+EBML = b"\x1aE\xdf\xa3"
 FORMATS = (
     AudioFormat("MP4 or M4A", magic=((b"", 4, b"ftyp"),)),
-    AudioFormat("WebM or Matroska", magic=((b"\x1aE\xdf\xa3", 0, b""),)),
+    AudioFormat("WebM or Matroska", magic=((EBML, 0, b""),)),
     AudioFormat("WMA", magic=((b"0&\xb2u", 0, b""),)),
     AudioFormat("AVI", magic=((b"RIFF", 8, b"AVI "),)),
     AudioFormat("FLV", magic=((b"FLV\x01", 0, b""),)),

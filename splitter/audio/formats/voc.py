@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from splitter.audio.formats.base import AudioFormat
-from splitter.audio.formats.wav import Extent, RawFormat
+from splitter.audio.formats.wav import SILENCE, Extent, RawFormat
 
 # kinds of blocks; the others have no sound: a marker, a text, and the two ends of a part to be repeated
 _END, _SOUND, _MORE, _SILENCE, _STEREO, _NEW_SOUND = 0, 1, 2, 3, 8, 9
@@ -25,7 +25,6 @@ _SIZES = 1 << 24
 _MOST_BLOCKS = 1 << 20
 # encodings by bits and code
 _ENCODINGS = {(8, 0): "PCM_U8", (16, 4): "PCM_16", (8, 6): "ALAW", (8, 7): "ULAW"}
-_NO_SOUND = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}
 _NOWHERE = -1
 # how many of the bytes before the samples sox omits from the size of a block
 _BY_SOX = 8
@@ -45,7 +44,7 @@ class BlocksExtent(Extent):
 
     def open(self, path: str) -> io.RawIOBase:
         """Open the samples as one stream."""
-        return _Joined(path, list(self.blocks), _NO_SOUND.get(self.raw.subtype, b"\0") if self.raw else b"")
+        return _Joined(path, list(self.blocks), SILENCE.get(self.raw.subtype, b"\0") if self.raw else b"")
 
 
 class _Joined(io.RawIOBase):

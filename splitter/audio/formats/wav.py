@@ -40,6 +40,8 @@ BYTES = {
     "ALAW": 1,
     "ULAW": 1,
 }
+# a byte of silence, if it is not zero
+SILENCE = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}
 _SIGNED = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24", 32: "PCM_32", 64: "PCM_64"}
 _FLOATING = {32: "FLOAT", 64: "DOUBLE"}
 _RIFF = {PCM: {**_SIGNED, 8: "PCM_U8"}, FLOAT: _FLOATING, ALAW: {8: "ALAW"}, MULAW: {8: "ULAW"}}

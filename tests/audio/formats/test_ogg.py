@@ -12,7 +12,8 @@ import pytest
 import soundfile
 from sounds import chunks_of, encoded_by_ffmpeg, needs_ffmpeg, noise, tone
 
-from splitter.audio.formats.ogg import CountedOgg, with_serial_number
+from splitter.audio.formats.ogg import CountedOgg
+from splitter.audio.formats.ogg.pages import with_serial_number
 from splitter.errors import AudioError
 
 pytestmark = pytest.mark.slow

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from splitter.audio.formats.mp3.layout import HEADER_BYTES, MPEG1, FrameLayout, frame, frames_from
+from splitter.audio.formats.mp3.tag import LATE
 
 if TYPE_CHECKING:
     from array import array
@@ -26,8 +27,8 @@ _STATES_FRAMES, _STATES_BYTES, _STATES_PLACES, _STATES_QUALITY = 1, 2, 4, 8
 # Fraunhofer's tag is in a frame of silence, always at the same offset
 _VBRI, _VBRI_AT = b"VBRI", 36
 _UNKNOWN = (1 << 32) - 1
-# where LAME and others state what they added at both ends; and the delay of a decoder, in samples
-_ADDED_AT, _LATE = 21, 529
+# where LAME and others state what they added at both ends
+_ADDED_AT = 21
 # stated numbers are not exact: less than this, in frames or in seconds, does not count as missing
 _FEW_FRAMES, _SHORT_SECONDS = 2, 0.1
 # how many frames must follow one that is unlike those before it, so that nothing else is taken for sound
@@ -104,7 +105,7 @@ class CountedMp3:
         whole = self.frames * stated.samples_of_frame
         self.samples = whole
         if stated.late:
-            last = self._to_state * stated.samples_of_frame - max(stated.added_after - _LATE, 0)
+            last = self._to_state * stated.samples_of_frame - max(stated.added_after - LATE, 0)
             self.samples = max(0, min(whole, last) - stated.late)
         missing = stated.frames - self.frames
         if missing > 0 and not is_whole and not self.changes:
@@ -206,7 +207,7 @@ class Stated:
     @property
     def samples(self) -> int:
         """How many samples there should be, without those that were added."""
-        added = self.late + max(self.added_after - _LATE, 0)
+        added = self.late + max(self.added_after - LATE, 0)
         return max(0, self.frames * self.samples_of_frame - added)
 
 
@@ -228,7 +229,7 @@ def _stated_by(content: mmap.mmap, at: int) -> Stated:
         position = tag + 12 + sum(length for flag, length in more if flags & flag) + _ADDED_AT
         added = int.from_bytes(content[position : position + 3], "big")
         size = size if flags & _STATES_BYTES else 0
-        return Stated(rate, samples, tag + 8, frames % _UNKNOWN, size, (added >> 12) + _LATE, added & 0xFFF)
+        return Stated(rate, samples, tag + 8, frames % _UNKNOWN, size, (added >> 12) + LATE, added & 0xFFF)
     return Stated(rate, samples)
 
 

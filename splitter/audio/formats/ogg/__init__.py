@@ -10,10 +10,9 @@ source   an Opus file to cut from, and how it is cut
 
 from splitter.audio.formats.base import AudioFormat
 from splitter.audio.formats.ogg.counted import CountedOgg
-from splitter.audio.formats.ogg.index import OpusIndex
-from splitter.audio.formats.ogg.pages import Numbered, with_serial_number
+from splitter.audio.formats.ogg.pages import Numbered
 
-__all__ = ["FORMAT", "CountedOgg", "OpusIndex", "with_serial_number"]
+__all__ = ["FORMAT", "CountedOgg"]
 
 # with more of either, libvorbis ends the process
 LARGEST_VORBIS_RATE, MOST_VORBIS_CHANNELS = 200_000, 255
