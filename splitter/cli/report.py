@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splitter.report.looking import Tell
     from splitter.report.page import Page
 
-SAMPLE, PREVIEWS, NAMES_SHOWN = 10_000, 3_000_000, 3
+SAMPLE, PREVIEWS = 10_000, 3_000_000
 _SAMPLE_HELP = "Maximum number of outputs to read for levels, waveforms and previews; counts cover all."
 _SAMPLE = click.option(
     "--sample", type=click.IntRange(min=0), default=SAMPLE, show_default=True, help=_SAMPLE_HELP
@@ -67,7 +67,7 @@ def report(  # noqa: PLR0913 - what click gives
 
 def _unread(page: "Page") -> str:
     """Say which outputs cannot be read, and why."""
-    from splitter.text.show import show_count
+    from splitter.text.show import NAMES_SHOWN, show_count
 
     few, count = page.unread[:NAMES_SHOWN], len(page.unread)
     named = "; ".join([*few, *([f"and {count - NAMES_SHOWN:,} more"] if count > NAMES_SHOWN else [])])

@@ -209,20 +209,19 @@ def read_assignment(
         source.size_column,
         total_bytes=bytes_together(found.sizes),
     )
-    advice = advice_on_missing(request.listing, table, layout, found)
     return Assignment(
-        options,
-        request.executor,
-        job,
-        table,
-        found,
-        listed,
-        how,
-        groups,
-        mine,
-        reading.tally,
-        advice,
-        request.hooks,
+        options=options,
+        executor=request.executor,
+        job=job,
+        table=table,
+        survey=found,
+        listed=listed,
+        how=how,
+        groups=groups,
+        mine=mine,
+        tally=reading.tally,
+        advice=advice_on_missing(request.listing, table, layout, found),
+        hooks=request.hooks,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from splitter.engine.assignment import Assignment
 from splitter.engine.changes import changed_inputs
-from splitter.engine.decide import NAMES_SHOWN, Decision, compare, damaged_still
+from splitter.engine.decide import Decision, compare, damaged_still
 from splitter.engine.display import Display
 from splitter.engine.rounds import Progress
 from splitter.inputs.labels import RowTally
@@ -18,7 +18,7 @@ from splitter.ledger.records import FAILED
 from splitter.ledger.status import keep_stale
 from splitter.ledger.tables import take_away
 from splitter.ledger.unsynced import forget_unsynced, noted_now
-from splitter.text.show import show_count, show_names
+from splitter.text.show import NAMES_SHOWN, show_count, show_names
 
 
 def clear(run: Assignment, decision: Decision, journal: Journal, display: Display) -> Decision:

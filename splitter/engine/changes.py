@@ -7,9 +7,8 @@ import numpy as np
 from splitter.engine.assignment import Assignment
 from splitter.ledger.journal import Journal
 from splitter.text.csv import parse_rows
-from splitter.text.show import one_line
+from splitter.text.show import NAMES_SHOWN, one_line
 
-INPUTS_SHOWN = 3
 COLUMNS_SHOWN = 5
 _LONGEST_VALUE = 40
 
@@ -42,8 +41,8 @@ def _together(names: list[str], what: str) -> list[str]:
 
 def changed_inputs(run: Assignment, journal: Journal, indexes: np.ndarray) -> list[str]:
     """Return the first few of some changed inputs, each with the labels or the file that changed."""
-    more = ["…"] if len(indexes) > INPUTS_SHOWN else []
-    return [*_changed(run, journal, indexes[:INPUTS_SHOWN]), *more]
+    more = ["…"] if len(indexes) > NAMES_SHOWN else []
+    return [*_changed(run, journal, indexes[:NAMES_SHOWN]), *more]
 
 
 def _changed(run: Assignment, journal: Journal, indexes: np.ndarray) -> Iterator[str]:

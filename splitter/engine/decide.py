@@ -21,9 +21,8 @@ from splitter.ledger.run_files import DROPPED, PIPELINE
 from splitter.ledger.tables import refuse_column, refuse_in_the_way
 from splitter.ledger.unsynced import Unsynced
 from splitter.storage.layout import shard_of
-from splitter.text.show import show_count, show_names
+from splitter.text.show import NAMES_SHOWN, show_count, show_names
 
-NAMES_SHOWN = 3
 NOTHING = np.empty(0, "u8")
 
 

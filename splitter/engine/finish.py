@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from splitter.engine.assignment import Assignment
-from splitter.engine.decide import NAMES_SHOWN, Decision, damaged_still, in_shards
+from splitter.engine.decide import Decision, damaged_still, in_shards
 from splitter.engine.display import Display
 from splitter.engine.rounds import Progress
 from splitter.engine.summary import Summary
@@ -34,7 +34,7 @@ from splitter.ledger.unsynced import Unsynced, forget_unsynced
 from splitter.outputs.stats import OutputTally, SoundColumns
 from splitter.storage.base import Storage
 from splitter.text.csv import Row
-from splitter.text.show import one_line
+from splitter.text.show import NAMES_SHOWN, one_line
 from splitter.worker.failures import kind_and_line
 from splitter.worker.messages import WorkCounts
 

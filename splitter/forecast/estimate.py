@@ -26,14 +26,13 @@ from splitter.ledger.records import FAILED
 from splitter.system.cpus import usable_cpus
 from splitter.system.pool import in_processes
 from splitter.text.csv import parse_rows
-from splitter.text.show import one_line, show_failure
+from splitter.text.show import NAMES_SHOWN, one_line, show_failure
 from splitter.text.urls import is_url
 from splitter.worker.messages import Batch, Job
 
 if TYPE_CHECKING:
     from splitter.forecast.forecast import Forecast
 
-NAMES_SHOWN = 3
 # how long headers are read; the inputs that are left then are assumed to be like those that were read
 SECONDS_FOR_HEADERS = 20.0
 HEADERS_AT_ONCE, MOST_SECONDS_AT_ONCE = 500, 20.0

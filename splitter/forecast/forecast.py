@@ -22,7 +22,7 @@ from splitter.engine.begin import why_no_inputs
 from splitter.engine.changes import changed_inputs
 from splitter.engine.decide import Decision, decide
 from splitter.engine.display import Display
-from splitter.forecast.estimate import LONGEST_TRIAL, NAMES_SHOWN, Outlook
+from splitter.forecast.estimate import LONGEST_TRIAL, Outlook
 from splitter.inputs.locations import UNREADABLE
 from splitter.inputs.survey import why_unreadable
 from splitter.ledger.journal import Journal
@@ -32,7 +32,7 @@ from splitter.storage.base import Storage
 from splitter.storage.folder import LocalStorage
 from splitter.storage.folder_steps import unwritable
 from splitter.text.csv import parse_rows
-from splitter.text.show import one_line, show_bytes, show_count, show_seconds
+from splitter.text.show import NAMES_SHOWN, one_line, show_bytes, show_count, show_seconds
 
 
 @dataclass

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 
 from splitter.errors import Refused
 from splitter.text.csv import Row
-from splitter.text.show import show_count, show_names
+from splitter.text.show import NAMES_SHOWN, show_count, show_names
 from splitter.text.spelling import nearest
-
-NAMES_SHOWN = 3
 
 
 @dataclass

@@ -9,9 +9,8 @@ from splitter.ledger.records import NOT_DONE, STALE
 from splitter.ledger.run_files import STALE_MARKS
 from splitter.sorted_arrays import index_of
 from splitter.storage.base import Storage
-from splitter.text.show import one_line
+from splitter.text.show import NAMES_SHOWN, one_line
 
-NAMES_SHOWN = 3
 # an input, and its fingerprint when its outputs were made
 _MARK = np.dtype([("key", "<u8"), ("fingerprint", "<u8")])
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from splitter.text.urls import without_secrets
 
+# how many of several names a message shows
+NAMES_SHOWN = 3
 SECONDS_IN_HOUR = 3600
 # durations of less than six minutes are shown in smaller units
 _LEAST_HOURS = 360

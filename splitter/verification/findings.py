@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from splitter.ledger.run_files import RUN_AGAIN, SAME_RUN
-from splitter.text.show import one_line, show_bytes, show_count, show_names, show_seconds
+from splitter.text.show import NAMES_SHOWN, one_line, show_bytes, show_count, show_names, show_seconds
 
 # findings of a kind that are printed, before the rest is only counted
 TOLD_EACH = 20
-NAMES_SHOWN = 3
 OF_NO_ROW = (
     "its input has changed or is no longer in the list; the next run replaces it, or --prune removes it"
 )
