@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+from splitter.text.show import shortened
+
 # three hundred years; it keeps positions in samples within 64 bits
 LONGEST_SECONDS = 10**10
-LONGEST_SHOWN = 60
 
 CLOCK = r"(?:\d{1,4}:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,9})?"
 _NUMBER = r"[+-]?(?:\d{1,12}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?"
@@ -137,7 +138,7 @@ def with_point(number: str) -> str:
 
 def shown(text: str) -> str:
     """Return a text for an error message: in quotes, and cut if it is long."""
-    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+    return repr(shortened(text, 60))
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:

@@ -7,10 +7,9 @@ import numpy as np
 from splitter.engine.assignment import Assignment
 from splitter.ledger.journal import Journal
 from splitter.text.csv import parse_rows
-from splitter.text.show import NAMES_SHOWN, one_line
+from splitter.text.show import NAMES_SHOWN, one_line, shortened
 
 COLUMNS_SHOWN = 5
-_LONGEST_VALUE = 40
 
 
 def changed_columns(run: Assignment, journal: Journal, entries: np.ndarray) -> list[str]:
@@ -51,15 +50,10 @@ def _changed(run: Assignment, journal: Journal, indexes: np.ndarray) -> Iterator
         now = parse_rows(run.table.text(index))
         before = dict(zip(head.columns, rows[0], strict=False)) if rows else {}
         labels = [
-            f"{name} was {_shown(before[name])}, is {_shown(value)}"
+            f"{name} was {shortened(repr(before[name]), 40)}, is {shortened(repr(value), 40)}"
             for name, value in zip(run.table.header, now[0], strict=True)
             if value != before.get(name, value)
         ]
         # if an input has several rows, the others may have changed, too
         file = "its file" if len(now) == 1 else "its file or its rows"
         yield f"{one_line(run.table.listed(index))}: {', '.join(labels) or file}"
-
-
-def _shown(value: str) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

@@ -12,13 +12,13 @@ import xxhash
 from splitter.ledger.identity import Identity, file_of
 from splitter.ledger.run_files import RUN
 from splitter.storage.base import Storage
+from splitter.text.show import shortened
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
 
 
 PARAMETER = "parameter "
-LONGEST_VALUE = 100
 # the key in RUN for the ways in which earlier runs processed inputs
 _EARLIER = "earlier"
 
@@ -84,18 +84,12 @@ def what_changed(how: dict[str, Any], earlier: list[dict[str, Any]]) -> list[str
             names = {name} | {one for one in names if one in ("sink", "name", "keep_extension")}
     changes = []
     for name in sorted(names):
-        others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
+        now = how.get(name)
+        others = [shortened(repr(one.get(name))) for one in earlier if one.get(name) != now]
         if others:
-            changes.append(
-                f"{name} changed from {' and '.join(dict.fromkeys(others))} to {_short(how.get(name))}"
-            )
+            was = " and ".join(dict.fromkeys(others))
+            changes.append(f"{name} changed from {was} to {shortened(repr(now))}")
     return changes
-
-
-def _short(value: object) -> str:
-    """Return a value for a message."""
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 def note_how(storage: Storage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from splitter.outputs.frame import Manifest
 from splitter.storage.layout import key_hash
 from splitter.text.csv import in_unicode
 from splitter.text.labels import COLUMN_OF_LABELS, EARLIER, labels_in, name_when_made
+from splitter.text.show import shortened
 
 # the states of a row, as the page knows them
 OUTPUT, NO_FILE, SKIPPED, FAILED = range(4)
@@ -152,7 +153,7 @@ def _plain(value: Any, *, whole: bool = False) -> Any:  # noqa: ANN401 - a cell
     if isinstance(value, (float, np.floating)):
         return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
     text = str(value)
-    return text if whole or len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    return text if whole else shortened(text, LONGEST_TEXT)
 
 
 # -- labels --------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from splitter.errors import StorageError
 from splitter.storage.layout import OWN_FOLDER, same_name
+from splitter.text.show import shortened
 
 # a NUL, or a component that is empty, `.` or `..`; this includes absolute names, and a slash at the end
 _UNCLEAN = re.compile(r"\0|(?:\A|/)\.{0,2}(?:/|\Z)")
-LONGEST_SHOWN = 100
 
 
 def is_clean(name: object) -> bool:
@@ -56,5 +56,4 @@ def refuse_unclean(root: str, names: Iterable[str]) -> None:
 
 def shown(name: object) -> str:
     """Return a name for a message, on one line and shortened."""
-    text = ascii(name) if isinstance(name, str) and not name.isprintable() else repr(name)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return shortened(ascii(name) if isinstance(name, str) and not name.isprintable() else repr(name))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from splitter.errors import Refused, UnknownColumn
-from splitter.text.show import one_line
+from splitter.text.show import one_line, shortened
 from splitter.text.spelling import nearest
 
 LONGEST = 10_000
@@ -209,8 +209,7 @@ class _ConditionParser:
 
     def _shown(self, node: ast.expr) -> str:
         # a name in backquotes may contain line breaks and secrets
-        text = one_line(_PIECES.sub(self._written, ast.unparse(node)))
-        return text if len(text) < 100 else f"{text[:100]}…"  # noqa: PLR2004
+        return shortened(one_line(_PIECES.sub(self._written, ast.unparse(node))))
 
     def _written(self, piece: re.Match[str]) -> str:
         """Return a piece as the user wrote it, from a condition for Python's parser."""

@@ -26,6 +26,11 @@ def one_line(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), without_secrets(text))
 
 
+def shortened(text: str, longest: int = 100) -> str:
+    """Return a text, with an ellipsis in place of what is beyond its longest length."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
 def show_count(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless the number is 1."""
     plural = "es" if noun.endswith("ch") else "s"

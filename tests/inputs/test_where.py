@@ -194,6 +194,9 @@ def test_any_text_is_a_condition_or_is_refused(text):
         ("3 in split", "split is neither a list such as ('a', 'b') nor text"),
         ("split == 'a' if split else split", "is neither a comparison nor and, or, not"),
         ("split.__class__ == 'x'", "split.__class__ is not a column, a number or text"),
+        # the longest that is shown whole
+        (f"{'a' * 96}.txt == 'x'", f"{'a' * 96}.txt is not a column"),
+        (f"{'a' * 97}.txt == 'x'", f"{'a' * 97}.tx… is not a column"),
         ("__import__('os').system('touch hacked') == 0", "is not a column, a number or text"),
         ("(lambda: 0)() == 0", "is not a column, a number or text"),
         ("[x for x in (1,)] == 0", "is not a column, a number or text"),

@@ -9,6 +9,7 @@ from splitter.inputs.dialects.files import lines
 from splitter.inputs.dialects.times import seconds, written
 from splitter.inputs.listing import InputList
 from splitter.inputs.source import ListReading, SourceRows
+from splitter.text.show import shortened
 
 RECORDINGS = "wav.scp"
 # the files about utterances, by the column that each becomes
@@ -81,9 +82,8 @@ def _recordings(there: Written) -> Iterator[tuple[str, str]]:
     file = there.file(RECORDINGS)
     for number, name, path in _pairs(there, RECORDINGS):
         if path.endswith("|") or path.startswith("|"):
-            shown = path if len(path) <= 60 else f"{path[:60]}…"  # noqa: PLR2004 - for a line of text
             advice = "commands are not run; save its sound to a file, and name that file"
-            raise file.fault(number, f"recording {name!r} is a pipe ({shown!r}); {advice}")
+            raise file.fault(number, f"recording {name!r} is a pipe ({shortened(path, 60)!r}); {advice}")
         if not path or path == "-" or re.search(r":\d+$", path):
             raise file.fault(number, f"recording {name!r} is {path!r}, which is not a sound file; name one")
         yield name, path
