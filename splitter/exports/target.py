@@ -1,5 +1,6 @@
 """The folder that an export writes: it gets its final name when it is complete."""
 
+import contextlib
 import errno
 import fcntl
 import gzip
@@ -54,13 +55,8 @@ class ExportTarget:
     def _begin(self) -> IO[str]:
         """Make the new folder, and lock it."""
         os.makedirs(os.path.dirname(self.folder), exist_ok=True)
-        if os.path.lexists(self._new):
-            refuse_folder(self._new)
-            with _locked(self._new):
-                shutil.rmtree(self._new)
+        _remove(self._new)
         os.mkdir(self._new)
-        with open(f"{self._new}/{MARKER}", "x", encoding="utf-8"):
-            pass
         return _locked(self._new)
 
     @property
@@ -179,22 +175,22 @@ class ExportTarget:
         json.dump({"format": self._to, "made": made, "below": _below(self._new)}, self._lock)
         self._lock.flush()
         replaced = f"{self.folder}{REPLACED}"
-        if os.path.lexists(replaced):
-            refuse_folder(replaced)
-            shutil.rmtree(replaced)
+        _remove(replaced)
         refuse_folder(self.folder)
         if os.path.lexists(self.folder):
             os.rename(self.folder, replaced)
         os.rename(self._new, self.folder)
         self._lock.close()
-        shutil.rmtree(replaced, ignore_errors=True)
+        with contextlib.suppress(OSError, Refused):
+            _remove(replaced)
 
     def discard(self) -> None:
         """Remove what was written, after an error."""
         for file in self._open.values():
             file.close()
         self._lock.close()
-        shutil.rmtree(self._new, ignore_errors=True)
+        with contextlib.suppress(OSError, Refused):
+            _remove(self._new)
 
 
 def _text_file(path: str) -> io.TextIOWrapper:
@@ -208,14 +204,30 @@ def _text_file(path: str) -> io.TextIOWrapper:
 
 
 def _locked(folder: str) -> IO[str]:
-    """Open and lock the marker of an export in progress; refuse a folder that another process is writing."""
-    file = open(f"{folder}/{MARKER}", "r+", encoding="utf-8")  # noqa: SIM115 - open as long as the lock holds
+    """Make the marker of an export, and lock it; refuse a folder that another process is writing."""
+    number = os.open(f"{folder}/{MARKER}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    file = open(number, "r+", encoding="utf-8")  # noqa: SIM115 - open as long as the lock holds
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
         raise Refused(f"{folder}: another export is writing there; wait until it ends") from None
     return file
+
+
+def _remove(folder: str) -> None:
+    """Remove an export, if there is one; its empty marker goes last, so that the rest can go after a kill."""
+    if not os.path.lexists(folder):
+        return
+    refuse_folder(folder)
+    with _locked(folder) as marker:
+        marker.truncate()
+        for entry in [*os.scandir(folder)]:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry)
+            elif entry.name != MARKER:
+                os.unlink(entry)
+        shutil.rmtree(folder)
 
 
 def refuse_folder(folder: str) -> None:

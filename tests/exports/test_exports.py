@@ -138,6 +138,34 @@ def test_an_export_replaces_the_one_before_whole(made: Path):
     assert not [name for name in os.listdir(made) if name.startswith("twice.")]
 
 
+def test_a_kill_before_the_first_file(made: Path):
+    """The folder of the new export is there, and nothing is in it."""
+    (made / "early.partial").mkdir()
+    splitter.export(made / "files", "names", made / "early")
+    assert [name for name in os.listdir(made) if name.startswith("early")] == ["early"]
+
+
+def test_a_kill_while_an_earlier_export_is_removed(made: Path, monkeypatch):
+    """Whatever is left of it, under whichever name, the next export removes the rest."""
+    export = made / "removed"
+    for to, options in (("huggingface", {}), ("names", {"most": 1})):
+        splitter.export(made / "files", "huggingface", export)
+        gone = []
+
+        def killed(path: str, remove=os.unlink, gone=gone, **named) -> None:
+            if gone:
+                raise KeyboardInterrupt
+            gone.append(remove(path, **named))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "unlink", killed)
+            patch.setattr(os, "remove", killed)
+            with pytest.raises(KeyboardInterrupt):
+                splitter.export(made / "files", to, export, **options)
+        splitter.export(made / "files", "huggingface", export)
+        assert [name for name in os.listdir(made) if name.startswith("removed")] == ["removed"]
+
+
 def test_what_no_export_made_is_left_alone(made: Path):
     """A folder with files of somebody else is not replaced, and neither is a file."""
     export = made / "mine"
