@@ -71,14 +71,14 @@ class HuggingfaceExport(Export):
         lines += ["configs:", "- config_name: default", "  data_files:"]
         for split in tables:
             pattern = f"data/{split}-*.parquet" if self._in_tables else f"{split}/**"
-            lines += [f"  - split: {split}", f"    path: {json.dumps(pattern)}"]
+            lines += [f"  - split: {json.dumps(split)}", f"    path: {json.dumps(pattern)}"]
         lines += ["dataset_info:", "  features:", f"  - name: {self._kind}", f"    dtype: {self._kind}"]
         for name, dtype in column_types(self._columns, self.corpus.types).items():
             lines += [f"  - name: {json.dumps(name, ensure_ascii=False)}", f"    dtype: {dtype}"]
         lines.append("  splits:")
         for split, table in tables.items():
             lines += [
-                f"  - name: {split}",
+                f"  - name: {json.dumps(split)}",
                 f"    num_bytes: {table.bytes}",
                 f"    num_examples: {table.rows}",
             ]

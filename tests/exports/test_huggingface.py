@@ -8,7 +8,7 @@ import datasets
 import numpy as np
 import pytest
 from datasets import Audio, load_dataset
-from spoken import SINKS, TEXTS, contents, spoken_by_sink
+from spoken import SINKS, TEXTS, contents, spoken_by_sink, spoken_pieces
 
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset
@@ -79,6 +79,19 @@ def test_card(made: Path, layout: str):
     written = sum(file.stat().st_size for file in export.glob("*/*") if file.is_file())
     assert info["download_size"] == written
     assert [file["split"] for file in data.configs[0]["data_files"]] == ["train", "test"]
+
+
+@pytest.mark.parametrize("name", ["0", "no", "1.0"])
+def test_names_of_splits_that_are_other_things_in_yaml(tmp_path: Path, name: str):
+    """They stay text."""
+    pieces = spoken_pieces(tmp_path, texts={"a": "one", "b": "two"})
+    manifest = (pieces / "manifest.csv").read_text()
+    (pieces / "manifest.csv").write_text(manifest.replace(",train,", f",{name},"))
+    splitter.export(pieces, "huggingface", tmp_path / "hub", layout="parquet")
+    assert {split: rows["text"][:] for split, rows in load_dataset(str(tmp_path / "hub")).items()} == {
+        name: ["one"],
+        "test": ["two"],
+    }
 
 
 class Squares(ProcessorDataset):
