@@ -1,5 +1,6 @@
 """Label Studio: tasks with regions to look at and correct."""
 
+import os
 from typing import Any, ClassVar
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
@@ -54,9 +55,8 @@ class LabelStudioExport(AnnotationExport):
 
     def _task(self, recording: MarkedRecording, target: ExportTarget) -> dict[str, Any]:
         piece = recording.marks[0].piece
-        audio = (
-            self._prefix + quote(recording.path) if self._prefix is not None else target.source_path(piece)
-        )
+        prefix, path = self._prefix, quote(os.fsencode(recording.path))
+        audio = target.source_path(piece) if prefix is None else prefix + path
         results = []
         for number, mark in enumerate(recording.marks, 1):
             about = {"id": f"region-{number}", "to_name": "audio"}

@@ -266,6 +266,13 @@ def test_tasks_of_label_studio(made: Path):
     assert region["meta"] == {"text": ["a/000000_0.000s.wav"]}
 
 
+def test_a_task_for_a_name_that_is_not_utf_8(made: Path, tmp_path: Path):
+    """Its bytes are in the URL."""
+    rows = [{**row, "input": "caf\udce9.wav"} for row in read_table(made / "pieces/manifest.csv")[:1]]
+    splitter.export(edited(made, tmp_path / "bytes", rows), "label-studio", tmp_path / "tasks", prefix="/")
+    assert [task["data"]["audio"] for task in tasks_of(tmp_path / "tasks")] == ["/caf%E9.wav"]
+
+
 # -- which recordings, and what is in them -----------------------------------------------------------------
 
 
