@@ -11,7 +11,8 @@ from splitter.records import content_bytes
 
 # silence is a level below this over 20 ms; full scale is the largest 16-bit number
 SILENCE_DB, QUIETEST_DB = -50.0, -120.0
-FULL_SCALE = 0.9999
+# rounded like samples, so that a single number compares with it as an array does
+FULL_SCALE = float(np.float32(0.9999))
 WINDOWS_IN_SECOND = 50
 STEPS_IN_WINDOW = 4
 MOST_STEPS = 1 << 14

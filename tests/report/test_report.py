@@ -100,6 +100,19 @@ def test_levels_are_those_of_the_samples(folder, capfd):
         assert levels["silence"][at] == pytest.approx(100 * silent, abs=0.06), output
 
 
+def test_a_sample_that_is_only_just_clipped(folder, capfd):
+    """It counts, whether or not something louder is near it."""
+    (folder / "out").mkdir()
+    for name, most in (("just", 0.9999), ("loud", 1.0)):
+        samples = np.full(8000, 0.5, "f4")
+        samples[-2:] = 0.9999, most
+        soundfile.write(folder / "out" / f"{name}.wav", samples, 8000, subtype="FLOAT")
+    rows = [[f"{name}.mp3", f"{name}.wav", 0, "xxh128:0"] for name in ("just", "loud")]
+    write_manifest(folder / "out", ["input", "output", "size", "checksum"], rows)
+    rows = rows_of(reported(capfd, folder / "out"))
+    assert cells(rows["levels"]["clipped"]) == [2 / 8000] * 2
+
+
 def test_samples_that_are_no_numbers_are_named(folder, capfd):
     """They count as silence, and the row says that they are there; nothing else suffers from it."""
     good = np.linspace(-0.5, 0.5, 8000, dtype="f4")
