@@ -93,8 +93,7 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
         "worth": [{"row": row, "why": why} for row, why in looks.worth],
         "folder": _relative(folder, location),
         "sources": _relative(layout.root, location) if layout and looks.beside else None,
-        "shards": outputs.has_virtual
-        or bool(len(table.rows) and shard_of(str(table.rows["output"].iloc[0]))[0]),
+        "shards": outputs.has_virtual or any(shard_of(name)[0] for name in outputs.names),
         "virtual": outputs.has_virtual,
         "points": POINTS,
     }

@@ -328,6 +328,20 @@ def test_shards_give_the_same_levels(folder, capfd, kind):
     assert (summary["shards"], summary["numbers"]["outputs"]) == (True, 15)
 
 
+def test_outputs_in_shards_after_an_input_without_any(folder, capfd):
+    """The page and the command know where they are."""
+
+    class Some(ProcessorDataset):
+        def process(self, input_file):
+            return [OutputFile("0.txt", input_file.read_text())] if input_file.read_text() else [], {}
+
+    write_files(folder / "in", {"a.txt": "", "b.txt": "text"})
+    Some(str(folder / "in")).run(folder / "out", workers=0, quiet=True, sink="webdataset")
+    said = here(capfd, "report", folder / "out")
+    assert "to play outputs in shards" in said.out
+    assert summary_of(folder / "out" / "report.html")["shards"]
+
+
 @pytest.mark.parametrize("kind", ["tar", ""])
 def test_a_report_makes_at_most_one_temporary_folder(folder, capfd, kind, monkeypatch):
     """For what is in shards; loose files need none."""
