@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import queue
 import random
 import re
@@ -10,10 +9,10 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from splitter.archives.sources import ArchiveSource, is_url
+from splitter.archives.sources import ArchiveSource
 from splitter.errors import Refused
 from splitter.tar.samples import SampleWriter, TarSample, read_samples, samples_of
-from splitter.tar.targets import check_target, exists, writing
+from splitter.tar.targets import check_target, names_beside, writing
 
 HELD_AHEAD = 16  # samples of one archive that a reader may read ahead
 _NUMBER = re.compile(r"\{shard(?::0?(\d{0,2})d)?\}")
@@ -147,19 +146,15 @@ class Shards:
 
     def _there(self) -> Iterator[tuple[int, str]]:
         """Yield existing shards of such names, with their numbers."""
-        if is_url(self.pattern):
-            if exists(self.name_of(self.start)):
-                yield self.start, self.name_of(self.start)
-            return
-        folder, name = os.path.split(self.pattern)
+        folder, slash, name = self.pattern.rpartition("/")
         if "{" in folder:
             raise Refused(f"-o {self.pattern}: the number must be in the name of the file, not of a folder")
-        parts = [re.escape(part) for part in _NUMBER.sub("\0", name).split("\0")]
-        known = re.compile(r"(\d+)".join(parts), re.DOTALL)
-        for found in sorted(os.listdir(folder or ".")):
+        parts = _NUMBER.sub("\0", name).split("\0")
+        known = re.compile(r"(\d+)".join(map(re.escape, parts)), re.DOTALL)
+        for found in names_beside(self.pattern, parts[0]):
             match = known.fullmatch(found)
             if match:
-                yield int(match[1]), os.path.join(folder, found)
+                yield int(match[1]), f"{folder}{slash}{found}"
 
 
 def split(samples: Iterable[TarSample], shards: Shards) -> tuple[list[str], int, bool]:

@@ -42,6 +42,17 @@ def exists(location: str) -> bool:
     return bool(store.exists(path))
 
 
+def names_beside(location: str, beginning: str) -> list[str]:
+    """Return the names in the folder of a file or an object that start with `beginning`."""
+    folder, slash, _ = location.rpartition("/")
+    if not is_url(location):
+        return sorted(name for name in os.listdir(folder or slash or ".") if name.startswith(beginning))
+    try:
+        return [*objects_at(folder).listed("", beginning)]
+    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        raise Refused(f"{folder}: cannot be listed: {reason_in_words(error, location)}") from None
+
+
 def remove(location: str) -> None:
     """Remove a file or an object, if it exists."""
     if is_url(location):

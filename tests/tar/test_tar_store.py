@@ -58,6 +58,17 @@ def test_patterns_and_what_is_there_already(folder, s3: Bucket):
     assert s3.client.head_object(Bucket=s3.name, Key="out/000.tar")["LastModified"] == before
 
 
+def test_split_writes_over_no_later_shard(folder, s3: Bucket, capfd):
+    """As in a folder: one with a later number is in the way, and an earlier one is not."""
+    write_tar(folder / "in.tar", [(f"{n}.txt", b"") for n in range(3)])
+    s3.write("s-1.tar", b"mine")
+    given = ["split", folder / "in.tar", "-o", s3.url("s-{shard}.tar"), "--count", "1"]
+    assert tar(*given) == 2
+    assert f"{s3.url('s-1.tar')}: already exists; remove it" in capfd.readouterr().err
+    assert tar(*given, "--start", 2) == 0
+    assert (s3.read("s-1.tar"), s3.keys("s-")) == (b"mine", [f"s-{n}.tar" for n in range(1, 5)])
+
+
 def test_a_store_that_fails_now_and_then(folder, faulty_s3: Bucket):
     """A fifth of the requests fail, reads in the middle of an archive among them."""
     members = [(f"{n:03d}.bin", bytes([n]) * 300_000) for n in range(60)]
