@@ -1,5 +1,6 @@
 """`splitter.export`: write what a run made in the form that another tool opens."""
 
+import inspect
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -76,9 +77,10 @@ def export(  # noqa: PLR0913 - each is an option
     corpus = Corpus(given, where=where, all_rows=all_rows, text=text, speaker=speaker)
     _refuse_overlap(corpus.output, new)
     try:
-        written = kind(corpus, **options)
+        inspect.signature(kind).bind(corpus, **options)
     except TypeError as error:
         raise Refused(f"splitter.export: {to}: {error}") from None
+    written = kind(corpus, **options)
     target = ExportTarget(new, corpus, to, absolute=absolute)
     try:
         written.write(target)

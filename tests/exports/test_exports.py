@@ -225,6 +225,19 @@ def test_refusals(made: Path, capfd, options: list[str], message: str):
     assert not (made / "files-names").exists()
 
 
+def test_a_mistake_of_a_format_is_not_taken_for_one_of_the_user(made: Path, monkeypatch):
+    """Its own TypeError comes out with its traceback; that an option is unknown is refused."""
+
+    def init(self, corpus, most=None):
+        self.most = len(most)
+
+    monkeypatch.setattr("outside_package.NamesExport.__init__", init)
+    with pytest.raises(TypeError, match="has no len"):
+        splitter.export(made / "files", "names")
+    with pytest.raises(Refused, match="names: got an unexpected keyword argument 'least'"):
+        splitter.export(made / "files", "names", least=1)
+
+
 @pytest.mark.parametrize("to", EXPORTS.own)
 def test_an_option_without_a_meaning_is_refused(made: Path, tmp_path: Path, to: str):
     """Each option of the command changes what a format writes, or is refused."""
