@@ -503,10 +503,27 @@ def test_outputs_in_shards_are_played_by_the_server(chromium, speech_output, tmp
             loose = read_table(tmp_path / "out" / "manifest.csv")[2]["output"]
             content = bytes(chromium.driver.execute_async_script(script))
             assert content == (tmp_path / "out" / loose).read_bytes()
+            _is_fetched_once(chromium)
     chromium.open(shards / "report.html")
     chromium.click(f"{ROWS}:nth-child(3) .play")
     chromium.wait(f"{PLAYER}.isPlaying && {PLAYER}.audio.currentTime > 0.05")
     assert chromium.value(f"{PLAYER}.audio.src").startswith("data:audio/mpeg")
+
+
+def _is_fetched_once(chromium):
+    """However often it is played; of the last outputs that were played a few are kept."""
+    chromium.run("browser.sounds.link = () => null; performance.clearResourceTimings()")
+    for _ in range(2):
+        chromium.run("browser.chosen.playButton.click()")
+        chromium.wait(f"{PLAYER}.isPlaying && {PLAYER}.audio.src.startsWith('blob:')")
+        chromium.run("browser.chosen.playButton.click()")
+        chromium.wait(f"!{PLAYER}.isPlaying")
+    fetched = "performance.getEntriesByType('resource').filter((one) => !one.name.startsWith('blob:'))"
+    assert chromium.value(f"{fetched}.length") == 1
+    chromium.run("window.gone = []; URL.revokeObjectURL = (url) => gone.push(url)")
+    chromium.run("browser.sounds.part = async () => new ArrayBuffer(1)")
+    chromium.run("for (let row = 100; row < 108; row++) browser.sounds.ways(row)")
+    chromium.wait(f"gone.length === 1 && gone[0] === {PLAYER}.audio.src")
 
 
 def test_images_and_texts_are_shown(chromium, tmp_path):

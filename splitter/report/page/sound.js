@@ -1,6 +1,6 @@
 // Waveforms, spectrograms, and the one player.
 
-const LARGEST_FFT = 1024, SPECTRUM_DB = 80;
+const LARGEST_FFT = 1024, SPECTRUM_DB = 80, MOST_SOUNDS = 8;
 
 // Draw quiet sound taller than it is, because it would be invisible otherwise.
 function wavePath(wave, scale = 1) {
@@ -50,7 +50,7 @@ const inShard = /^(shards\/shard-\d{6}(?:-\d+)?\.(tar|parquet))\/(.+)$/s;
 
 class Sounds {
   constructor(summary, rows) {
-    Object.assign(this, { summary, rows, previews: null, decoded: new Map() });
+    Object.assign(this, { summary, rows, previews: null, decoded: new Map(), parts: new Map() });
   }
 
   preview(row) {
@@ -74,6 +74,21 @@ class Sounds {
     return answer.status === 206 ? answer.arrayBuffer() : null;
   }
 
+  // The object URL of an output in a tar shard. The output is fetched once, and the last few URLs are kept.
+  partLink(row) {
+    if (!this.parts.has(row)) {
+      const type = mimeOf(this.rows.output.text(row));
+      this.parts.set(row, this.part(row).then((part) => part && URL.createObjectURL(new Blob([part], { type }))).catch(() => null));
+      this.parts.get(row).then((url) => url || this.parts.delete(row));
+    }
+    if (this.parts.size > MOST_SOUNDS) {
+      const [first, link] = this.parts.entries().next().value;
+      this.parts.delete(first);
+      link.then((url) => URL.revokeObjectURL(url));
+    }
+    return this.parts.get(row);
+  }
+
   source(row) {
     const input = this.rows.input.text(row);
     if (!input || input.includes("://")) return null;
@@ -93,12 +108,8 @@ class Sounds {
   // The sources to try for a sound, the real output first.
   async ways(row) {
     const ways = [];
-    const link = this.link(row);
+    const link = this.link(row) || await this.partLink(row);
     if (link) ways.push({ url: link, of: "output" });
-    else {
-      const part = await this.part(row).catch(() => null);
-      if (part) ways.push({ url: URL.createObjectURL(new Blob([part], { type: mimeOf(this.rows.output.text(row)) })), of: "output" });
-    }
     const copy = this.previewLink(row);
     if (copy) ways.push({ url: copy, of: "copy" });
     return ways;
@@ -111,7 +122,7 @@ class Sounds {
       if (!found) return null;
       this.decoded.set(row, found);
     }
-    if (this.decoded.size > 8) this.decoded.delete(this.decoded.keys().next().value);
+    if (this.decoded.size > MOST_SOUNDS) this.decoded.delete(this.decoded.keys().next().value);
     return this.decoded.get(row);
   }
 
