@@ -524,6 +524,7 @@ def _is_fetched_once(chromium):
     chromium.run("browser.sounds.part = async () => new ArrayBuffer(1)")
     chromium.run("for (let row = 100; row < 108; row++) browser.sounds.ways(row)")
     chromium.wait(f"gone.length === 1 && gone[0] === {PLAYER}.audio.src")
+    assert chromium.value("inShard.test('shards/shard-1000000.tar/a.wav')")
 
 
 def test_images_and_texts_are_shown(chromium, tmp_path):

@@ -46,7 +46,7 @@ function waveOf(samples, points) {
 // A page opened from a disk may play the files next to it, but not read them.
 const isServed = location.protocol.startsWith("http");
 const server = document.documentElement.dataset.server || "";
-const inShard = /^(shards\/shard-\d{6}(?:-\d+)?\.(tar|parquet))\/(.+)$/s;
+const inShard = /^(shards\/shard-\d{6,}(?:-\d+)?\.(tar|parquet))\/(.+)$/s;
 
 class Sounds {
   constructor(summary, rows) {
