@@ -187,28 +187,36 @@ def look(outputs: Outputs, table: ReportTable, layout: Layout | None, effort: Ef
     return looks
 
 
-def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
-    """Yield each item and its result, in order; use threads, as most of the work releases Python's lock."""
+def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[Item, Result | str]]:
+    """Yield each item and its result, or why it cannot be read, in order.
+
+    Threads do the work, because most of it releases Python's lock.
+    """
+
+    def tried(item: Item) -> Result | str:
+        try:
+            return work(item)
+        except (SplitterError, OSError) as error:
+            # the name of an output is shown next to this
+            return getattr(error, "strerror", None) or str(error).removeprefix("cannot read ")
+
     pool = ThreadPoolExecutor(usable_cpus())
     try:
         for start in range(0, len(items), AT_ONCE):
             some = items[start : start + AT_ONCE]
-            yield from zip(some, pool.map(work, some), strict=True)
+            yield from zip(some, pool.map(tried, some), strict=True)
     finally:
         # start nothing more after an interruption
         pool.shutdown(cancel_futures=True)
 
 
 def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
-    def work(row: int) -> Levels | str:
-        try:
-            with outputs.path(row) as path:
-                found = measure(path, POINTS)
-        except (SplitterError, OSError) as error:
-            return _why(error)
+    def work(row: int) -> Levels:
+        with outputs.path(row) as path:
+            found = measure(path, POINTS)
         stated = outputs.least_frames(row, found.rate)
         if found.frames < stated:
-            return f"{found.frames:,} of {stated:,} samples can be read"
+            raise StorageError(f"{found.frames:,} of {stated:,} samples can be read")
         return found
 
     rows = [row for row in looks.chosen.tolist() if outputs.kinds[row] == "sound"]
@@ -225,25 +233,16 @@ def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
         tell(number, len(rows))
 
 
-def _why(error: SplitterError | OSError) -> str:
-    """Return why an output cannot be read; its name is shown next to it."""
-    return getattr(error, "strerror", None) or str(error).removeprefix("cannot read ")
-
-
 def _read_texts(outputs: Outputs, looks: Looks) -> None:
     """Read the beginnings of texts, as long as there is room."""
 
-    def work(row: int) -> bytes | str:
-        try:
-            with outputs.path(row) as path, open(path, "rb") as file:
-                return file.read(TEXT_BYTES + 1)
-        except (SplitterError, OSError) as error:
-            return _why(error)
+    def work(row: int) -> bytes:
+        with outputs.path(row) as path, open(path, "rb") as file:
+            return file.read(TEXT_BYTES + 1)
 
     room = TEXTS_AT_MOST
-    for row, found in in_parallel(
-        work, [row for row in looks.chosen.tolist() if outputs.kinds[row] == "text"]
-    ):
+    rows = [row for row in looks.chosen.tolist() if outputs.kinds[row] == "text"]
+    for row, found in in_parallel(work, rows):
         if isinstance(found, str):
             looks.unread[row] = found
             continue
@@ -258,27 +257,24 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
     """Make copies for the page, first of outliers, then of others, until the room is used up."""
 
     def work(row: int) -> tuple[str, bytes] | None:
-        try:
-            if outputs.kinds[row] == "image":
-                content = outputs.read(row)
-                return (type_of(outputs.names[row]), content) if len(content) <= MOST_IMAGE_BYTES else None
-            with outputs.path(row) as path:
-                return "audio/mpeg", preview(path, looks.levels[row].rate)
-        except (SplitterError, OSError):
-            return None
+        if outputs.kinds[row] == "image":
+            content = outputs.read(row)
+            return (type_of(outputs.names[row]), content) if len(content) <= MOST_IMAGE_BYTES else None
+        with outputs.path(row) as path:
+            return "audio/mpeg", preview(path, looks.levels[row].rate)
 
-    first = [row for row, _ in looks.worth]
-    others = [row for row in looks.levels if row not in dict(looks.worth)]
+    first = dict(looks.worth)
+    others = [row for row in looks.levels if row not in first]
     # loose images are shown directly
     others += [
         row
         for row in looks.chosen.tolist()
         if outputs.kinds[row] == "image" and shard_of(outputs.names[row])[0]
     ]
-    rows = first + sorted(others, key=lambda row: key_hash(outputs.names[row]))
+    rows = [*first, *sorted(others, key=lambda row: key_hash(outputs.names[row]))]
     for start in range(0, len(rows), COPIED_AT_ONCE):
         for row, copy in in_parallel(work, rows[start : start + COPIED_AT_ONCE]):
-            if copy is None:
+            if copy is None or isinstance(copy, str):
                 continue
             text = base64.b64encode(copy[1]).decode()
             room -= len(text)
@@ -289,13 +285,6 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
 
 def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
     """Measure the waveforms of the original recordings, unless they are too large to read."""
-
-    def work(name: str) -> Any:  # noqa: ANN401 - an array or nothing
-        try:
-            return np.abs(measure(layout.location(name), SOURCE_POINTS).wave).max(0)
-        except (SplitterError, OSError):
-            return None
-
     names = table.rows[table.listed].to_numpy(object)
     some = sorted({str(name) for name in names}, key=key_hash)[:AFEW]
     looks.beside = any(_size_of(layout, name) is not None for name in some)
@@ -310,9 +299,9 @@ def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
         chosen.append(name)
         if len(chosen) == MOST_SOURCES:
             break
-    for name, found in in_parallel(work, chosen):
-        if found is not None:
-            looks.sources[name] = found
+    for name, found in in_parallel(lambda name: measure(layout.location(name), SOURCE_POINTS), chosen):
+        if not isinstance(found, str):
+            looks.sources[name] = np.abs(found.wave).max(0)
 
 
 def _size_of(layout: Layout, name: str) -> int | None:
