@@ -17,6 +17,12 @@ function el(tag, attributes = {}, ...children) {
   return element;
 }
 
+// The recipe of a run, its parameters, and its sink.
+function showRun({ recipe, parameters, sink }) {
+  const more = sink && sink !== "files" ? { ...parameters, sink } : parameters;
+  $("ran").replaceChildren(el("b", {}, recipe || "run"), ...Object.entries(more).map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value))));
+}
+
 const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
 const count = (number, noun) => `${plain.format(number)} ${noun}${number === 1 ? "" : "s"}`;
 const fixed = (number, digits) => (number === null || number === undefined ? "" : minus(number.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1")));

@@ -231,10 +231,12 @@ class Inspector {
       });
     }
     const marks = el("div", { class: "marks" });
-    const found = joined(this.labelsOf(seen, row)).filter(({ span }) => span[1] > from && span[0] < to);
-    if (found.length > MOST_PIECES) marks.append(blocks(merged(found.map(({ span }) => [...span, 0, 17]), (to - from) / 1000), from, to, 18, "mark-shapes"));
-    else for (const { text, span } of found) {
-      marks.append(el("span", { class: "mark", style: place(span), title: `${text}: ${clock(span[0])} to ${clock(span[1])}` }, text));
+    // overlapping outputs have parts of the same label
+    const labels = this.labelsOf(seen, row).map(({ text, span }) => [...span, text]).sort(([one], [other]) => one - other);
+    const found = merged(labels, 1e-6).filter(([start, end]) => end > from && start < to);
+    if (found.length > MOST_PIECES) marks.append(blocks(merged(found.map(([start, end]) => [start, end, 0, 17]), (to - from) / 1000), from, to, 18, "mark-shapes"));
+    else for (const [start, end, text] of found) {
+      marks.append(el("span", { class: "mark", style: place([start, end]), title: `${text}: ${clock(start)} to ${clock(end)}` }, text));
     }
     const own = rows.span(row);
     const head = el("i", { class: "playhead", hidden: true });
@@ -329,7 +331,7 @@ function blocks(spans, from, to, height, name) {
   return el("svg:svg", { class: name, viewBox: `0 0 1000 ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, el("svg:path", { d: path }));
 }
 
-// Join spans at the same height that almost touch; drawn separately, they make a meaningless pattern.
+// Join spans with the same third item, a height or a label, if they almost touch; many thin shapes make a meaningless pattern.
 function merged(spans, gap) {
   const found = [], last = new Map();
   for (const span of spans) {
@@ -338,20 +340,6 @@ function merged(spans, gap) {
     else {
       last.set(span[2], span);
       found.push(span);
-    }
-  }
-  return found;
-}
-
-// Join the parts of a label that overlapping outputs have.
-function joined(labels) {
-  const found = [], last = new Map();
-  for (const { text, span } of labels.sort((one, other) => one.span[0] - other.span[0])) {
-    const same = last.get(text);
-    if (same && same.span[1] >= span[0] - 1e-6) same.span[1] = Math.max(same.span[1], span[1]);
-    else {
-      last.set(text, { text, span: [...span] });
-      found.push(last.get(text));
     }
   }
   return found;

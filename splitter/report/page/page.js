@@ -6,8 +6,7 @@ let browser = null;
 
 function showHead() {
   $("title").textContent = summary.title;
-  const parameters = Object.entries(summary.parameters).map(([name, value]) => el("span", { class: "parameter" }, `${name} `, el("b", {}, value)));
-  $("ran").append(el("b", {}, summary.recipe || "run"), ...parameters, summary.sink && summary.sink !== "files" ? el("span", { class: "parameter" }, "sink ", el("b", {}, summary.sink)) : "");
+  showRun(summary);
   const parts = [["glance", "At a glance", summary.plots.length || summary.labels.length], ["listen", "Listen", summary.worth.length], ["failures", `Failures ${plain.format(summary.numbers.failed)}`, summary.causes.length], ["outputs", "Outputs", true]];
   for (const [id, text, there] of parts) {
     $(id).hidden = !there;

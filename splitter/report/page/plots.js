@@ -1,7 +1,5 @@
 // The numbers at the top, the histograms and the bars.
 
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
 function showNumbers(summary) {
   const { numbers } = summary;
   const items = [

@@ -1,5 +1,7 @@
 // The switch between the light theme, the dark theme and that of the system.
 
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
 function themeSwitch(redraw) {
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");

@@ -1,16 +1,10 @@
 // The progress of a run, requested every second or two, and drawn.
 
 const EVERY = 1500;
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const brisk = (number) => (number >= 10 ? plain.format(Math.round(number)) : String(Number((number || 0).toPrecision(2))));
 const lapse = (seconds) => (seconds < 60 ? `${Math.round(seconds)} s` : clock(seconds));
 let seen = null;
 let chart = null;
-
-function showHead() {
-  const parameters = Object.entries(seen.parameters).map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value)));
-  $("ran").replaceChildren(el("b", {}, seen.recipe || "run"), ...parameters, seen.sink && seen.sink !== "files" ? el("span", {}, "sink ", el("b", {}, seen.sink)) : "");
-}
 
 function showState() {
   const report = seen.has_report ? el("a", { href: "/report.html", id: "report" }, "Open the report") : "";
@@ -117,7 +111,7 @@ function showFailures() {
 }
 
 function draw() {
-  showHead();
+  showRun(seen);
   showState();
   if (seen.inputs === undefined) return;
   showNumbers();
