@@ -137,7 +137,7 @@ def _rows(table: ReportTable, looks: Looks, lengths: Lengths, cause_of: list[int
         levels["peak_db"][row] = round(one.peak_db, LEVELS["peak_db"])
         levels["silence"][row] = round(100 * one.silence, LEVELS["silence"])
         levels["clipped"][row] = float(f"{one.clipped:.3g}")
-    failed = len(cause_of[: count - int((table.state != FAILED).sum())])
+    failed = int((table.state == FAILED).sum())
     reasons = table.rows["skipped"].fillna("") if "skipped" in table.rows.columns else [""] * count
     messages = ["" if value is None else str(value) for value in reasons]
     if failed:

@@ -81,7 +81,7 @@ class ReportTable:
         listed = next((name for name in (listed, "input", *dataset) if name in dataset), "output")
         state = states_of(manifest)
         chosen = chosen_inputs(manifest[listed], most)
-        kept_failures = failed.iloc[: max(0, most)]
+        kept_failures = failed.iloc[:most]
         rows = pd.concat([manifest[chosen], kept_failures.reindex(columns=columns)], ignore_index=True)
         states = np.concatenate([state[chosen], np.full(len(kept_failures), FAILED, "i8")])
         return cls(rows, states, len(manifest) + len(failed), manifest, failed, dataset, listed)

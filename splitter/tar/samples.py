@@ -79,7 +79,7 @@ class Keys:
         """Add a key; return whether it is new."""
         digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest()
         number = int.from_bytes(digest, "big")
-        if number in self._last or any(_holds(array, number) for array in self._earlier):
+        if number in self._last or any(_holds(numbers, number) for numbers in self._earlier):
             return False
         self._last.add(number)
         if len(self._last) == SOME_KEYS:

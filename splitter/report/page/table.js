@@ -238,9 +238,8 @@ class Browser {
 
   say() {
     const { rows, summary, view, filter } = this;
-    const total = rows.count < summary.rows_total ? ` of ${plain.format(rows.count)} listed` : "";
     $("shown").textContent = view.length === rows.count ? count(view.length, "row") : `${plain.format(view.length)} of ${count(rows.count, "row")}`;
-    if (total && view.length === rows.count) $("shown").textContent += ` listed, of ${plain.format(summary.rows_total)}`;
+    if (rows.count < summary.rows_total && view.length === rows.count) $("shown").textContent += ` listed, of ${plain.format(summary.rows_total)}`;
     const failed = view.filter((row) => rows.state[row] === FAILED).length;
     if (failed && failed < view.length) $("shown").textContent += `, ${plain.format(failed)} failed`;
     $("empty").hidden = view.length > 0;
