@@ -178,7 +178,7 @@ def test_a_link_shows_the_same_again(chromium, page):
     chromium.open(link)
     assert (chromium.value(VIEW), chromium.value("browser.selected")) == (shown, selected)
     assert chromium.value("document.querySelectorAll('.tile').length") > 3
-    assert chromium.find(f"#row-{selected}").get_attribute("aria-selected") == "true"
+    assert chromium.value(f"document.querySelector('#row-{selected}').ariaSelected") == "true"
     # pasted into the same page
     unknown = "rows=no&label=no&value=no&range=no:1:2&row=no"
     chromium.run(f"location.hash = '#?search={quote('number 1')}&{unknown}'")
