@@ -20,7 +20,7 @@ from splitter.ledger.splits import COLUMN, SplitRule
 from splitter.outputs.files import Files
 from splitter.outputs.tables import column_index, keep_column, location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
-from splitter.text.columns import aligned, fitted, shortened
+from splitter.text.columns import aligned, cut_to, fitted
 from splitter.text.csv import Row
 from splitter.text.labels import labels_in
 from splitter.text.show import SECONDS_IN_HOUR, one_line, show_bytes, show_count, show_hours
@@ -159,7 +159,7 @@ class Stats:
 
 def shown(value: str) -> str:
     """Return a value as a table shows it: on one line, and shortened if it is long."""
-    return shortened(one_line(value) or '""', LONGEST_NAME)
+    return cut_to(one_line(value) or '""', LONGEST_NAME)
 
 
 class ManifestRows:

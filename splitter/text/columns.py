@@ -28,17 +28,17 @@ def fitted(rows: Sequence[Sequence[str]], width: int, without_zeros: Collection[
         rows = [*zip(*columns, strict=True)]
     room = width - (_width(rows) - _widths(rows)[0])
     if room >= min(FEWEST_CHARACTERS, _widths(rows)[0]):
-        return aligned([[shortened(row[0], room), *row[1:]] for row in rows])
+        return aligned([[cut_to(row[0], room), *row[1:]] for row in rows])
     lines, titles = [], rows[0][1:]
     for name, *cells in rows[1:]:
         # do not break a line between a title and its number
         pairs = (f"{title} {cell}".replace(" ", NO_BREAK) for title, cell in zip(titles, cells, strict=True))
         numbers = textwrap.wrap(", ".join(pairs), width, initial_indent="  ", subsequent_indent="  ")
-        lines += [shortened(name, width), *(line.replace(NO_BREAK, " ") for line in numbers)]
+        lines += [cut_to(name, width), *(line.replace(NO_BREAK, " ") for line in numbers)]
     return lines
 
 
-def shortened(text: str, length: int) -> str:
+def cut_to(text: str, length: int) -> str:
     """Return a text, cut to at most `length` characters."""
     return text if len(text) <= length else f"{text[: max(0, length - 3)]}..."
 
