@@ -211,7 +211,10 @@ class Guard:
     def _after(
         self, death: "_Death", batch: Batch, name: str, killed: dict[int, int], total: Report
     ) -> list[Batch]:
-        """Return the pieces of a batch that are left to do after its runner died, the next one last."""
+        """Return the pieces of a batch that are left to do after its runner died, the next one last.
+
+        `name` is the name under which the batch was tried.
+        """
         is_committed = self._journal.finish_batch(name)
         self._journal.release(name)
         if is_committed:
@@ -222,10 +225,10 @@ class Guard:
             return []
         index = death.index
         if index in (SECOND, TOGETHER) or index <= FUSED:
-            return [self._without(index, batch, death, total)]
-        if index == BETWEEN_INPUTS and batch.fused is not None and not batch.fused.dead:
+            return [self._without(index, batch, name, death, total)]
+        if index in (BETWEEN_INPUTS, IDLE) and batch.fused is not None and not batch.fused.dead:
             # fused stages may have committed already, and the outputs that they take may differ this time
-            batch = replace(batch, fused=replace(batch.fused, dead=batch.name))
+            batch = replace(batch, fused=replace(batch.fused, dead=name))
         # a runner may be killed from outside, by a user or by the kernel when memory is short: the input may
         # be innocent, so it gets more than one try
         suspect = batch.keys[index] if index >= 0 else IDLE
@@ -249,7 +252,7 @@ class Guard:
         # redo and commit the inputs before this one, then do the rest: no input is done more than twice
         return [batch.part(batch.name, index, len(batch)), batch.part(batch.name, 0, index)]
 
-    def _without(self, index: int, batch: Batch, death: "_Death", total: Report) -> Batch:
+    def _without(self, index: int, batch: Batch, name: str, death: "_Death", total: Report) -> Batch:
         """Return the batch without the step that ended its runner, if that was not one of its inputs."""
         if index == SECOND:
             # the second input is done with its own batch, and the recipe is not judged any more
@@ -260,7 +263,7 @@ class Guard:
         if index <= FUSED:
             # the stage's own workers will find out which of its inputs is to blame
             self._deaths_when_fused += 1
-            return replace(batch, fused=replace(batch.fused or Fused(), dead=batch.name))
+            return replace(batch, fused=replace(batch.fused or Fused(), dead=name))
         total.counts.one_by_one += 1
         total.problems += Problems(one_by_one_why=f"ended its process: {death.failure.message}")
         return replace(batch, one_by_one=True)

@@ -79,8 +79,8 @@ class Fused:
         stages: Each stage, pickled, with the stages that are fused with it in turn.
         drops: Whether the batch's files need not be stored: only these stages read them, and they are not
             to be kept.
-        dead: The name of the batch, if a runner died with it in one of these stages: they are not tried
-            again, and what was begun there is undone.
+        dead: The name under which a runner tried the batch, if it died in one of these stages or after them:
+            they are not tried again, and what was begun there is undone.
     """
 
     stages: "tuple[tuple[bytes, Fused], ...]" = ()

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import splitter
 from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset, Skip
 from splitter.errors import RecipeError, Refused, RunStopped
 from splitter.ledger.journal import Journal
+from splitter.ledger.records import RecordWriter
 from splitter.pipeline.running import run_stages
 from splitter.recipes.copy import Copy
 from splitter.testing.published import published, read_table
@@ -198,6 +200,31 @@ def test_a_death_between_commits(
     assert (inputs.parent / "died").exists()
     _check(pipeline)
     assert _texts(Path(pipeline.output, "halves")) == []
+    assert len(check_manifest(Path(pipeline.output, "last"))) == 2 * INPUTS
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_death_in_a_step_of_a_batch(inputs: Path, monkeypatch: pytest.MonkeyPatch, step: int):
+    """Inputs in a shard are committed in steps: what a fused stage began in one of them is undone."""
+    with tarfile.open(inputs.parent / "in.tar", "w") as archive:
+        archive.add(inputs, ".")
+    pipeline = Pipeline(inputs.parent / "out")
+    halves = pipeline.stage("halves", Halves(str(inputs.parent / "in.tar")), workers=1, batch_size=2)
+    pipeline.stage("last", Copy(halves), fuse=True, workers=1)
+    commit, commits = Journal.commit, inputs.parent / "commits"
+
+    def dies(self: Journal, batch: str, record: RecordWriter) -> None:
+        if MARK in batch:
+            with commits.open("a") as file:
+                file.write(".")
+            if commits.stat().st_size == step + 1:
+                _die_once(inputs.parent, 0)
+        commit(self, batch, record)
+
+    monkeypatch.setattr(Journal, "commit", dies)
+    pipeline.run(quiet=True)
+    assert (inputs.parent / "died").exists()
+    _check(pipeline)
     assert len(check_manifest(Path(pipeline.output, "last"))) == 2 * INPUTS
 
 
