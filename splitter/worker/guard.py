@@ -199,6 +199,10 @@ class Guard:
         if failure:
             self._runner.ask_where_it_is()
         status = self._runner.kill()
+        last, _ = self._runner.notes.read_index()
+        if last <= FUSED:
+            # a runner that ignores the signal has gone on, and may have begun something there
+            index = last
         self._journal.release(self._runner.scratch)
         if failure:
             return _Death(index, replace(failure, traceback=self._runner.last_words()), by_itself=True)

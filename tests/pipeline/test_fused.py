@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from doors import write_files
-from launcher import check_manifest
+from launcher import check_manifest, eventually
 
 import splitter
 from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset, Skip
@@ -22,6 +22,7 @@ from splitter.pipeline.running import run_stages
 from splitter.recipes.copy import Copy
 from splitter.testing.published import published, read_table
 from splitter.worker.fused import MARK, FusingInProgress
+from splitter.worker.runner import Runner
 
 INPUTS = 12
 
@@ -226,6 +227,43 @@ def test_a_death_in_a_step_of_a_batch(inputs: Path, monkeypatch: pytest.MonkeyPa
     assert (inputs.parent / "died").exists()
     _check(pipeline)
     assert len(check_manifest(Path(pipeline.output, "last"))) == 2 * INPUTS
+
+
+class Slow(Halves):
+    """Takes longer than it may with the second input."""
+
+    def process(self, input_file: InputFile):
+        folder, name = os.path.split(input_file.local_path)
+        if name == "01.txt":
+            eventually(Path(folder, "../asked").exists, lambda: "the guard has not asked")
+        return super().process(input_file)
+
+
+def test_a_death_later_than_asked_for(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """An input that takes too long may end, and a fused stage begin, before its runner is killed."""
+    asked, begun = inputs.parent / "asked", inputs.parent / "begun"
+    commit = Journal.commit
+
+    def ask(_: Runner) -> None:
+        asked.touch()
+        # the runner ignores the signal
+        eventually(begun.exists, lambda: "no fused stage has begun")
+
+    def dies(self: Journal, batch: str, record: RecordWriter) -> None:
+        if MARK in batch and not begun.exists():
+            begun.touch()
+            time.sleep(10)
+        commit(self, batch, record)
+
+    monkeypatch.setattr(Runner, "ask_where_it_is", ask)
+    monkeypatch.setattr(Journal, "commit", dies)
+    pipeline = Pipeline(inputs.parent / "out")
+    files = [f"{inputs}/00.txt", f"{inputs}/01.txt"]
+    halves = pipeline.stage("halves", Slow(files), workers=1, batch_size=2, timeout=1)
+    pipeline.stage("last", Copy(halves), fuse=True, workers=1)
+    pipeline.run(quiet=True)
+    _check(pipeline)
+    assert len(_texts(Path(pipeline.output, "last"))) == 4
 
 
 @pytest.mark.parametrize(
