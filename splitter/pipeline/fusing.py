@@ -25,8 +25,8 @@ from splitter.storage.base import Storage
 from splitter.system.pickling import by_value
 from splitter.system.recipe_code import code_beside
 from splitter.text.urls import is_url
+from splitter.worker.counts import counts_of
 from splitter.worker.fused import MARK, FusedOrder
-from splitter.worker.guard import counts_of
 from splitter.worker.messages import Batch, Fused, WorkCounts
 
 SECONDS_TO_LEAVE = 1.0
@@ -143,9 +143,9 @@ class FusedWork:
             names = [name for name in names if MARK in name and not name.endswith(BEGUN)]
             names = [name for name in names if generation_of(name) == self._generation]
             journal.load_only(names)
+            # without what was undone
+            counts = counts_of(journal, journal.counting())
         except (SplitterError, OSError):
             return WorkCounts()
         self._counted.update(names)
-        # without what was undone
-        made = journal.entries[journal.counting()]
-        return counts_of(made, len(made))
+        return counts

@@ -1,6 +1,7 @@
 """One batch in one worker: process, store, commit.
 
 messages       what driver and worker send each other: jobs, batches, reports
+counts         counts from commit records, where reports are missing
 worker         `Worker`: sets a recipe up and runs batches, in a runner or in the driver
 batch          a batch in progress: processes each input, then publishes and commits all of them
 fused          stages of a pipeline that process the outputs of a batch before it is committed

@@ -298,6 +298,9 @@ class BatchInProgress:
             made.append((where, own, rows[row]))
         surroundings.after_user_code()
         self._keep(index, self._named(index, made, metadata), metadata, outputs=files, size=size)
+        recorded = metadata.get(RECORDED)
+        if isinstance(recorded, float):
+            self.report.counts.recorded += recorded
 
     def _passes(self, row: Row, metadata: Metadata) -> bool:
         """Return whether to store an output: with shards and --keep, only if it meets the condition."""
@@ -326,9 +329,6 @@ class BatchInProgress:
         """Note that an input is done."""
         head, text = self.tools.rows.make(self.rows[index][0], made, metadata)
         self.sink.keep_input()
-        recorded = metadata.get(RECORDED)
-        if isinstance(recorded, float):
-            self.report.counts.recorded += recorded
         self.add(index, DONE, head=head, outputs=outputs, size=size, text=text)
 
     def _fail(self, index: int, failure: Failure, kind: str = "", *, unreadable: bool = False) -> None:

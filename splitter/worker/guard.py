@@ -17,13 +17,13 @@ import numpy as np
 
 from splitter.errors import Crashed, MemoryExceeded, TimedOut
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import DONE, FAILED, SKIPPED, Record
 from splitter.ledger.worker_notes import Notebook
 from splitter.system.children import adopt_orphans, die_with_parent, lives, parent_process
 from splitter.system.gate import Gate
 from splitter.system.programs import signal_name
 from splitter.text.csv import parse_rows
 from splitter.worker.batch import BETWEEN_INPUTS, FUSED, SECOND, TOGETHER
+from splitter.worker.counts import counts_of
 from splitter.worker.messages import SECOND_NAME, Batch, Failure, Fused, Job, Problems, Report, WorkCounts
 from splitter.worker.runner import HARM_DONE, IDLE, SETUP, Runner
 from splitter.worker.surroundings import CLOSED, HARM
@@ -224,8 +224,10 @@ class Guard:
         if is_committed:
             killed.pop(IDLE, None)
             # the runner died before it could report
-            record = Record.read(self._job.storage, name)
-            total += Report(counts=counts_of(record.entries, len(batch)))
+            self._journal.load_only([name])
+            found = self._journal.find(np.array(batch.keys, "u8"))
+            counts = counts_of(self._journal, found[found >= 0])
+            total += Report(counts=replace(counts, inputs=len(batch)))
             return []
         index = death.index
         if index in (SECOND, TOGETHER) or index <= FUSED:
@@ -291,19 +293,6 @@ class _Death:
     index: int
     failure: Failure
     by_itself: bool
-
-
-def counts_of(entries: np.ndarray, inputs: int) -> WorkCounts:
-    """Return the counts of a batch, as far as its commit record has them."""
-    status = entries["status"]
-    return WorkCounts(
-        inputs=inputs,
-        done=int((status == DONE).sum()),
-        skipped=int((status == SKIPPED).sum()),
-        failed=int((status == FAILED).sum()),
-        outputs=int(entries["outputs"].sum()),
-        bytes=int(entries["bytes"].sum()),
-    )
 
 
 def _harmed(harm: int) -> Failure:

@@ -16,9 +16,13 @@ import pytest
 from doors import here, write_files
 from hypothesis import given
 from hypothesis import strategies as st
+from in_between import die_once
 
+from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
 from splitter.engine.display import Display
 from splitter.engine.progress import LiveLine, Snapshot, is_notebook, write_event
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import RecordWriter
 from splitter.worker.messages import WorkCounts
 
 FAILING = '''
@@ -124,6 +128,56 @@ def test_json_for_other_programs(run: tuple[object, ...], capfd: pytest.CaptureF
     assert Path(end["manifest"]).is_file()
     tried = [event["tried"] for event in events[:-1]]
     assert tried == sorted(tried)
+
+
+class Hour(ProcessorDataset):
+    """An hour of sound in each input."""
+
+    def process(self, input_file: InputFile):
+        return [OutputFile("0.txt", "sound")], {"source_seconds": 3600.0}
+
+
+@pytest.fixture
+def hours(folder: Path) -> Hour:
+    """Inputs of an hour each."""
+    return Hour(str(write_files(folder / "in", {f"{number}.txt": "sound" for number in range(4)})))
+
+
+def sound_seconds(output: Path) -> float:
+    """The length of the recordings that the last run has done."""
+    return json.loads((output / ".splitter/last_run.json").read_text())["sound_seconds"]
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "parquet"])
+def test_sound_in_shards_counts(hours: Hour, folder: Path, sink: str):
+    """As in loose files."""
+    hours.run(folder / "out", sink=sink, workers=0, quiet=True)
+    assert sound_seconds(folder / "out") == 4 * 3600.0
+
+
+@pytest.mark.parametrize("sink", ["files", "webdataset"])
+def test_sound_of_a_runner_that_dies_counts(
+    hours: Hour, folder: Path, monkeypatch: pytest.MonkeyPatch, sink: str
+):
+    """Its report is missing, and its commit record says what it did."""
+    commit = Journal.commit
+
+    def dies(self: Journal, batch: str, record: RecordWriter) -> None:
+        commit(self, batch, record)
+        die_once(folder, 0)
+
+    monkeypatch.setattr(Journal, "commit", dies)
+    hours.run(folder / "out", sink=sink, workers=1, quiet=True)
+    assert (folder / "died").exists()
+    assert sound_seconds(folder / "out") == 4 * 3600.0
+
+
+def test_sound_of_a_fused_stage_counts(hours: Hour, folder: Path):
+    """Other workers do its work, and report it to their own driver."""
+    pipeline = Pipeline(folder / "out")
+    pipeline.stage("last", Hour(pipeline.stage("first", hours, workers=0)), fuse=True, workers=0)
+    pipeline.run(quiet=True)
+    assert sound_seconds(folder / "out/last") == 4 * 3600.0
 
 
 def test_a_dry_run_says_its_plan_in_json(run: tuple[object, ...], capfd: pytest.CaptureFixture[str]):

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from doors import write_files
+from in_between import die_once
 from launcher import check_manifest, eventually
 
 import splitter
@@ -159,19 +159,6 @@ def test_too_many_failures(inputs: Path):
         pipeline.run(quiet=True)
 
 
-def _die_once(folder: Path, generations: int) -> None:
-    """Kill this process, or one that it descends from; once."""
-    try:
-        (folder / "died").touch(exist_ok=False)
-    except FileExistsError:
-        return
-    process = psutil.Process()
-    for _ in range(generations):
-        process = process.parent()
-    process.kill()
-    time.sleep(10)
-
-
 @pytest.mark.parametrize("generations", [0, 2], ids=["runner", "driver"])
 @pytest.mark.parametrize("moment", ["before the commit of the last", "before the commit of the first"])
 def test_a_death_between_commits(
@@ -183,7 +170,7 @@ def test_a_death_between_commits(
     def dies(method: Callable[..., None], when: Callable[..., bool]) -> Callable[..., None]:
         def run(self: Any, *args: Any, **more: Any) -> None:
             if when(self, *args):
-                _die_once(inputs.parent, generations)
+                die_once(inputs.parent, generations)
             method(self, *args, **more)
 
         return run
@@ -219,7 +206,7 @@ def test_a_death_in_a_step_of_a_batch(inputs: Path, monkeypatch: pytest.MonkeyPa
             with commits.open("a") as file:
                 file.write(".")
             if commits.stat().st_size == step + 1:
-                _die_once(inputs.parent, 0)
+                die_once(inputs.parent, 0)
         commit(self, batch, record)
 
     monkeypatch.setattr(Journal, "commit", dies)
@@ -328,7 +315,7 @@ def test_an_input_that_changes_after_a_death(inputs: Path, monkeypatch: pytest.M
         if MARK not in self.batch.name and not (inputs.parent / "died").exists():
             for (row,) in self.rows:
                 (inputs / row[0]).write_text("skip")
-            _die_once(inputs.parent, 0)
+            die_once(inputs.parent, 0)
         publish(self, *args, **more)
 
     monkeypatch.setattr(FusingInProgress, "publish", dies)

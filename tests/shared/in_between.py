@@ -4,7 +4,9 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
+import psutil
 from faulty import Noting, note, noted
 
 from splitter import InputFile, OutputFile
@@ -103,3 +105,16 @@ class Loses(Noting):
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(60)
         raise ValueError(input_file.input)
+
+
+def die_once(folder: Path, generations: int) -> None:
+    """Kill this process, or one that it descends from; once."""
+    try:
+        (folder / "died").touch(exist_ok=False)
+    except FileExistsError:
+        return
+    process = psutil.Process()
+    for _ in range(generations):
+        process = process.parent()
+    process.kill()
+    time.sleep(10)

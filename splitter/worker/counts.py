@@ -1,0 +1,36 @@
+"""What commit records say about the work of batches, where the reports on it are missing."""
+
+import numpy as np
+
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import DONE, FAILED, RECORDED, SKIPPED, RowColumns
+from splitter.worker.messages import WorkCounts
+
+
+def counts_of(journal: Journal, entries: np.ndarray) -> WorkCounts:
+    """Return the counts of some entries."""
+    made = journal.entries[entries]
+    status = made["status"]
+    return WorkCounts(
+        inputs=len(entries),
+        done=int((status == DONE).sum()),
+        skipped=int((status == SKIPPED).sum()),
+        failed=int((status == FAILED).sum()),
+        outputs=int(made["outputs"].sum()),
+        bytes=int(made["bytes"].sum()),
+        recorded=_recorded(journal, entries[status == DONE]),
+    )
+
+
+def _recorded(journal: Journal, entries: np.ndarray) -> float:
+    """Return the length of the recordings that are done; without any, no row is read."""
+    at = np.array([_recorded_at(head) for head in journal.heads], "i8")
+    entries = entries[at[journal.entries["head"][entries]] >= 0]
+    columns = at[journal.entries["head"][entries]].tolist()
+    rows = (rows[0] for _, rows in journal.rows_of_each(entries))
+    return sum(float(row[column] or 0) for column, row in zip(columns, rows, strict=True))
+
+
+def _recorded_at(head: RowColumns) -> int:
+    """Return the column with the length of the recording, or -1."""
+    return head.names.index(RECORDED) if dict(head.inputs).get(RECORDED) == "float" else -1
