@@ -10,7 +10,6 @@ import multiprocessing.connection
 import os
 import secrets
 import signal
-import struct
 import sys
 import time
 import traceback
@@ -33,33 +32,36 @@ SETUP = -4
 SECONDS_FOR_LAST_WORDS = 0.1
 # the numbers: memory after setup(), the process that fetches, the harm by which an input ended the runner
 SETUP_MEMORY, FETCHER, HARM_DONE = range(3)
-_INDEX, _NUMBER = struct.Struct("qd"), struct.Struct("q")
 
 
 class RunnerNotes:
     """Memory that guard and runner share: the current input, when it was begun, and a few numbers."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _INDEX.size + 3 * _NUMBER.size)
+        # each value is written at once: `struct` would fill the memory with zeros first
+        memory = memoryview(mmap.mmap(-1, 5 * 8))
+        numbers = memory.cast("q")
+        self._since, self._index, self._numbers = memory[:8].cast("d"), numbers[1:2], numbers[2:]
         self.write_index(IDLE)
 
     def write_index(self, index: int) -> None:
         """Note the index of the input that is begun now."""
-        _INDEX.pack_into(self._memory, 0, index, time.monotonic())
+        # the time first: whoever looks in between must not take an input for older than it is
+        self._since[0] = time.monotonic()
+        self._index[0] = index
 
     def read_index(self) -> tuple[int, float]:
-        """Return the index of the current input, and when it was begun."""
-        index, since = _INDEX.unpack_from(self._memory)
-        return index, since
+        """Return the index of the current input, and when it was begun, or a later time."""
+        index = self._index[0]
+        return index, self._since[0]
 
     def write(self, name: int, number: int) -> None:
         """Note one of the numbers: SETUP_MEMORY, FETCHER or HARM_DONE."""
-        _NUMBER.pack_into(self._memory, _INDEX.size + name * _NUMBER.size, number)
+        self._numbers[name] = number
 
     def read(self, name: int) -> int:
         """Return one of the numbers, 0 at first."""
-        (number,) = _NUMBER.unpack_from(self._memory, _INDEX.size + name * _NUMBER.size)
-        return int(number)
+        return self._numbers[name]
 
 
 class Runner:
