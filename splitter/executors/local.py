@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from splitter.errors import Refused, RunStopped, StorageError
+from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Executor
 from splitter.system.children import end_session
 from splitter.system.cpus import usable_cpus
@@ -179,10 +179,8 @@ class _Guarded(Dataset[Report]):
         assert self._guard is not None  # noqa: S101 - made by `prepare`
         try:
             return self._guard.run(batch)
-        except OSError as error:
+        except (RunStopped, OSError) as error:
             # otherwise the DataLoader would turn it into a traceback
-            return Report.stopped(str(StorageError.of(error, error.filename or "a temporary file")))
-        except RunStopped as error:
             return Report.stopped(error)
 
     def prepare(self, worker: int) -> None:  # noqa: ARG002 - the DataLoader's signature

@@ -4,7 +4,7 @@ import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from splitter.errors import RecipeError, RunStopped
+from splitter.errors import RecipeError, RunStopped, StorageError
 
 if TYPE_CHECKING:
     # types only: a module that reads messages need not import all of these
@@ -272,8 +272,10 @@ class Report:
     said: list[tuple[str, str]] = field(default_factory=list)
 
     @classmethod
-    def stopped(cls, error: RunStopped | str, batch: str = "") -> "Report":
+    def stopped(cls, error: RunStopped | OSError | str, batch: str = "") -> "Report":
         """Report that the run cannot continue, with the user's own traceback if the recipe is to blame."""
+        if isinstance(error, OSError):
+            error = StorageError.of(error, error.filename or "a temporary file")
         if isinstance(error, RecipeError):
             return cls(batch, problems=Problems(stop=error.message, traceback=error.traceback))
         return cls(batch, problems=Problems(stop=str(error)))

@@ -2,10 +2,13 @@
 
 import errno
 import multiprocessing
+import pickle
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from doors import program, tree, write_files
@@ -25,8 +28,12 @@ from launcher import (
 
 from splitter.errors import Refused
 from splitter.executors import local
+from splitter.executors.base import Limits
+from splitter.executors.ray import guard_process
+from splitter.executors.ray.guard_process import Mission
 from splitter.recipes.words import Words
 from splitter.testing.executors import good_inputs, with_faults
+from splitter.worker.messages import Batch, Report
 from splitter.worker.worker import Worker
 
 
@@ -210,3 +217,23 @@ def test_batches_begin_with_one_input_and_grow_by_the_time_that_inputs_take(
     assert sizes[0] == 1
     assert all(size <= 8 * max(sizes[:at]) for at, size in enumerate(sizes) if at)
     assert len(sizes) in batches
+
+
+class FullDisk:
+    """A guard that cannot begin."""
+
+    def run(self, _: Batch) -> Report:
+        raise OSError(errno.ENOSPC, "No space left on device", "/out/.splitter/staging")
+
+
+def test_a_full_disk_reads_alike_with_every_executor(monkeypatch: pytest.MonkeyPatch):
+    """The reason, and what to do."""
+    batch, job = Batch("", [], [], [], []), SimpleNamespace(storage=SimpleNamespace(at_work=nullcontext))
+    here = local._Guarded(job, Limits(1), [], None)
+    monkeypatch.setattr(here, "_guard", FullDisk())
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(guard_process, "_guard", lambda *_: FullDisk())
+    there = guard_process._ready(Mission(guard_process.versions(), ".", {}, pickle.dumps(job), None, None, 1))
+    first, second = (report.problems.stop for report in (here[batch], there(batch)))
+    assert first == second
+    assert first.startswith("cannot write /out/.splitter/staging: No space left on device; free space on")

@@ -241,7 +241,7 @@ def _ready(mission: Mission | Errand) -> Callable[["Batch"], Report]:
             with job.storage.at_work():
                 return guard.run(batch)
         except (RunStopped, OSError) as error:
-            return Report.stopped(str(error))
+            return Report.stopped(error)
 
     return answer
 
