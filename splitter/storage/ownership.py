@@ -108,10 +108,6 @@ class LockOwner:
         return same and lives(self.process)
 
 
-class InUse(Refused):
-    """An output that another run is using."""
-
-
 class Ownership:
     """The ownership of an output by one run; workers have a copy, which can only check it.
 
@@ -146,7 +142,7 @@ class Ownership:
             number, before = self._highest()
             if who := self._user_after_waiting(number, before):
                 root = self.objects.root
-                raise InUse(f"{root}: is in use by {who}; wait for it or choose another --output")
+                raise Refused(f"{root}: is in use by {who}; wait for it or choose another --output")
             if self.objects.create(_name(number + 1), mine.content()):
                 break
         self.owner, self.number = mine, number + 1

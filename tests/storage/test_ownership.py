@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import fsspec
 import pytest
 
-from splitter.errors import StorageError
+from splitter.errors import Refused, StorageError
 from splitter.storage import ownership, remote
-from splitter.storage.ownership import LOCKS_KEPT, InUse, LockOwner, Ownership
+from splitter.storage.ownership import LOCKS_KEPT, LockOwner, Ownership
 from splitter.storage.remote import RemoteStorage
 from splitter.stores.objects import Objects, objects_at
 from splitter.system.children import process_space, started
@@ -52,7 +52,7 @@ def test_a_process_of_this_machine_that_lives_is_in_use_without_a_beat(
     objects.write(".splitter/lock-000007", LockOwner(*here, "0" * 16).content())
     owned = Ownership(objects)
     try:
-        with pytest.raises(InUse, match=f"is in use by process {other.pid} on "):
+        with pytest.raises(Refused, match=f"is in use by process {other.pid} on "):
             owned.take(elsewhere=False)
     finally:
         other.communicate()
