@@ -132,20 +132,17 @@ class Batch:
 
     def part(self, name: str, start: int, stop: int) -> "Batch":
         """Return the inputs from `start` up to `stop` as another batch."""
-        return Batch(
-            name,
-            self.texts[start:stop],
-            self.keys[start:stop],
-            self.sizes[start:stop],
-            self.times[start:stop],
-            {at - start: names for at, names in self.stale.items() if start <= at < stop},
-            {at - start: failure for at, failure in self.failures.items() if start <= at < stop},
-            self.one_by_one,
-            self.trial,
+        return replace(
+            self,
+            name=name,
+            texts=self.texts[start:stop],
+            keys=self.keys[start:stop],
+            sizes=self.sizes[start:stop],
+            times=self.times[start:stop],
+            stale={at - start: names for at, names in self.stale.items() if start <= at < stop},
+            failures={at - start: failure for at, failure in self.failures.items() if start <= at < stop},
             members={at - start: where for at, where in self.members.items() if start <= at < stop},
             second=None if start else self.second,
-            waits_for_verdict=self.waits_for_verdict,
-            fused=self.fused,
         )
 
     def steps(self) -> "list[Batch]":
