@@ -193,7 +193,9 @@ class StageSource(InputSource):
             stay = [at for at, name in enumerate(header) if name in rename]
             rows = _without_files(rows, header.index(OUTPUT), stay, location.name)
             header = [header[at] for at in stay]
-            home, column, size_column = listed.root, listed.column, listed.size_column or ""
+            # of a stage that was killed before it committed anything, only the column of paths is known
+            size_column = listed.size_column if listed.size_column in header else ""
+            home, column = listed.root, listed.column
             at, layout = union.names.index(column), Layout(home)
             locations = (layout.location(row[at]) for row in committed.rows())
             add_members(locations, listed.member, reading.members)

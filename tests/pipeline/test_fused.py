@@ -191,6 +191,22 @@ def test_a_death_between_commits(
     assert len(check_manifest(Path(pipeline.output, "last"))) == 2 * INPUTS
 
 
+def test_a_death_before_the_first_commit(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """A stage that is told to end, and whose inputs are unknown, ends like the others."""
+    pipeline = _pipeline(inputs, "out")
+
+    def dies(*_: object) -> None:
+        die_once(inputs.parent, 2)
+        time.sleep(10)
+
+    monkeypatch.setattr(Journal, "commit", dies)
+    with pytest.raises(RunStopped, match="SIGKILL"):
+        pipeline.run(quiet=True)
+    assert "Traceback" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_death_in_a_step_of_a_batch(inputs: Path, monkeypatch: pytest.MonkeyPatch, step: int):
     """Inputs in a shard are committed in steps: what a fused stage began in one of them is undone."""
