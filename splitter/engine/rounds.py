@@ -22,6 +22,7 @@ from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED
 from splitter.ledger.run_files import COLUMNS
 from splitter.sinks.columns import OutputColumns, stored_columns
 from splitter.text.show import show_count
+from splitter.worker.counts import recorded_of
 from splitter.worker.messages import Problems, Report, WorkCounts
 
 ROUNDS_WITHOUT_PROGRESS = 3
@@ -63,9 +64,13 @@ class Progress:
         entries = entries[entries >= 0]
         entries = entries[~journal.is_older(entries, decision.generation)]
         made, status, total = journal.entries[entries], journal.status(entries), self.counts
+        reported = total.done
         total.done, total.skipped, total.failed = (
             int((status == kind).sum()) for kind in (DONE, SKIPPED, FAILED)
         )
+        if total.done != reported:
+            # only then, since it reads the rows
+            total.recorded = recorded_of(journal, entries[status == DONE])
         total.inputs = len(entries) + len(set(self.problems.unreadable))
         total.outputs, total.bytes = (int(made[name].sum()) for name in ("outputs", "bytes"))
 

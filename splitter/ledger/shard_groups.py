@@ -151,16 +151,19 @@ class Groups:
 def deal(  # noqa: PLR0913 - each is one thing to know
     storage: Storage,
     found: Measured,
+    before: Groups | None,
     *,
     shard_bytes: int,
     seed: int | None,
     afresh: bool,
-    keep: bool = True,
+    keep: bool,
 ) -> Groups:
     """Return the groups of an output folder, with new inputs added; without `keep` nothing is written."""
     part = storage.part if keep else None
     with storage.gate() if part else contextlib.nullcontext():
-        before = None if afresh else Groups.stored(storage)
+        if part and not afresh:
+            # another part may have stored its groups meanwhile
+            before = Groups.stored(storage)
         if before is None:
             size = inputs_in_group(len(found.keys), bytes_together(found.sizes), shard_bytes)
             size = size if seed is None else max(LEAST_SHUFFLED, size)

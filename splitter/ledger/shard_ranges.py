@@ -72,7 +72,9 @@ def deal_any(  # noqa: PLR0913 - each is one thing to know
         groups = deal_ranges(before, found.keys, descent_of or partial(_own, before, found.keys), shard_bytes)
     elif before is None and descent_of and seed is None:
         groups = deal_ranges(None, found.keys, descent_of, shard_bytes)
-    return groups or deal(storage, found, shard_bytes=shard_bytes, seed=seed, afresh=afresh, keep=keep)
+    return groups or deal(
+        storage, found, before, shard_bytes=shard_bytes, seed=seed, afresh=afresh, keep=keep
+    )
 
 
 def _own(before: Groups, keys: np.ndarray) -> Descent:

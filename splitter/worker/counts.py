@@ -18,11 +18,11 @@ def counts_of(journal: Journal, entries: np.ndarray) -> WorkCounts:
         failed=int((status == FAILED).sum()),
         outputs=int(made["outputs"].sum()),
         bytes=int(made["bytes"].sum()),
-        recorded=_recorded(journal, entries[status == DONE]),
+        recorded=recorded_of(journal, entries[status == DONE]),
     )
 
 
-def _recorded(journal: Journal, entries: np.ndarray) -> float:
+def recorded_of(journal: Journal, entries: np.ndarray) -> float:
     """Return the length of the recordings that are done; without any, no row is read."""
     at = np.array([_recorded_at(head) for head in journal.heads], "i8")
     entries = entries[at[journal.entries["head"][entries]] >= 0]

@@ -156,15 +156,16 @@ def test_sound_in_shards_counts(hours: Hour, folder: Path, sink: str):
 
 
 @pytest.mark.parametrize("sink", ["files", "webdataset"])
-def test_sound_of_a_runner_that_dies_counts(
-    hours: Hour, folder: Path, monkeypatch: pytest.MonkeyPatch, sink: str
+@pytest.mark.parametrize("generations", [0, 1])
+def test_sound_of_a_runner_or_a_guard_that_dies_counts(
+    hours: Hour, folder: Path, monkeypatch: pytest.MonkeyPatch, sink: str, generations: int
 ):
     """Its report is missing, and its commit record says what it did."""
     commit = Journal.commit
 
     def dies(self: Journal, batch: str, record: RecordWriter) -> None:
         commit(self, batch, record)
-        die_once(folder, 0)
+        die_once(folder, generations)
 
     monkeypatch.setattr(Journal, "commit", dies)
     hours.run(folder / "out", sink=sink, workers=1, quiet=True)
