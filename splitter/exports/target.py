@@ -220,14 +220,21 @@ def _remove(folder: str) -> None:
     if not os.path.lexists(folder):
         return
     refuse_folder(folder)
-    with _locked(folder) as marker:
-        marker.truncate()
-        for entry in [*os.scandir(folder)]:
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry)
-            elif entry.name != MARKER:
-                os.unlink(entry)
+    try:
+        with _locked(folder) as marker:
+            marker.truncate()
+            for entry in [*os.scandir(folder)]:
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry)
+                elif entry.name != MARKER:
+                    os.unlink(entry)
+            os.unlink(f"{folder}/{MARKER}")
+    except PermissionError:
+        # a read-only marker is that of a finished export, which nobody writes
         shutil.rmtree(folder)
+    else:
+        # the marker is closed: on NFS, an open file stays in its folder when it is unlinked
+        os.rmdir(folder)
 
 
 def refuse_folder(folder: str) -> None:

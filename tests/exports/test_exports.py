@@ -1,6 +1,8 @@
 """`splitter export`, whatever the format: which pieces, where their files are, and a folder that is whole."""
 
+import contextlib
 import csv
+import errno
 import fcntl
 import os
 import re
@@ -164,6 +166,54 @@ def test_a_kill_while_an_earlier_export_is_removed(made: Path, monkeypatch):
                 splitter.export(made / "files", to, export, **options)
         splitter.export(made / "files", "huggingface", export)
         assert [name for name in os.listdir(made) if name.startswith("removed")] == ["removed"]
+
+
+def test_an_export_on_nfs_is_replaced_again_and_again(made: Path, monkeypatch):
+    """There, a file that is unlinked while it is open stays in its folder until it is closed."""
+
+    def is_open(path: str, **named) -> bool:
+        own = os.stat(path, follow_symlinks=False, **named)
+        for number in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(own, os.fstat(int(number))):
+                    return True
+        return False
+
+    def unlinked(path, remove=os.unlink, dir_fd: int | None = None) -> None:
+        if is_open(path, dir_fd=dir_fd):
+            hidden = os.path.join(os.path.dirname(path), ".nfs0001")
+            os.rename(path, hidden, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        else:
+            remove(path, dir_fd=dir_fd)
+
+    def removed(path, remove=os.rmdir, unlink=os.unlink, dir_fd: int | None = None) -> None:
+        if dir_fd is None and os.path.exists(hidden := f"{path}/.nfs0001") and not is_open(hidden):
+            unlink(hidden)
+        remove(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", unlinked)
+    monkeypatch.setattr(os, "rmdir", removed)
+    for _ in range(3):
+        splitter.export(made / "files", "huggingface", made / "nfs")
+    assert [name for name in os.listdir(made) if name.startswith("nfs")] == ["nfs"]
+
+
+def test_a_read_only_export_is_replaced_again_and_again(made: Path, monkeypatch):
+    """Its marker cannot be opened to write; `root` could, so the system's answer to others is imitated."""
+
+    def opened(path, flags: int, *more, of_system=os.open, **named) -> int:
+        file = Path(path) if isinstance(path, str) else None
+        if flags & os.O_RDWR and file and file.exists() and not file.stat().st_mode & 0o200:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return of_system(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", opened)
+    export = made / "read only"
+    for _ in range(3):
+        splitter.export(made / "files", "names", export)
+        for path in export.iterdir():
+            path.chmod(0o444)
+    assert [name for name in os.listdir(made) if name.startswith("read only")] == ["read only"]
 
 
 def test_what_no_export_made_is_left_alone(made: Path):
