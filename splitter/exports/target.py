@@ -219,6 +219,8 @@ def _remove(folder: str) -> None:
     """Remove an export, if there is one; its empty marker goes last, so that the rest can go after a kill."""
     if not os.path.lexists(folder):
         return
+    if os.path.islink(folder):
+        raise Refused(f"{folder}: is a link; remove it, or choose another folder with -o")
     refuse_folder(folder)
     try:
         with _locked(folder) as marker:

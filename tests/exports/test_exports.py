@@ -216,6 +216,19 @@ def test_a_read_only_export_is_replaced_again_and_again(made: Path, monkeypatch)
     assert [name for name in os.listdir(made) if name.startswith("read only")] == ["read only"]
 
 
+@pytest.mark.parametrize("ending", [".partial", ".replaced"])
+def test_an_export_that_a_link_names_is_left_alone(made: Path, tmp_path: Path, ending: str):
+    """Where a new one is written, or the one before put aside: the link is refused."""
+    splitter.export(made / "files", "huggingface", tmp_path / "big")
+    before = tree(tmp_path / "big")
+    link = tmp_path / f"mine{ending}"
+    link.symlink_to("big")
+    with pytest.raises(Refused, match=rf"mine{ending}: is a link; remove it, or choose another .* with -o"):
+        splitter.export(made / "files", "huggingface", tmp_path / "mine")
+    assert tree(tmp_path / "big") == before
+    assert link.is_symlink()
+
+
 def test_what_no_export_made_is_left_alone(made: Path):
     """A folder with files of somebody else is not replaced, and neither is a file."""
     export = made / "mine"
