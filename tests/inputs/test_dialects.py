@@ -262,6 +262,20 @@ def test_answers_in_label_studio_win_over_the_task(folder: Path, first: int):
     ]
 
 
+def test_a_field_of_a_task_in_label_studio_is_that_of_the_other_regions(folder: Path):
+    """An answer about one region replaces it there, and only there."""
+    results = [
+        answer("labels", "label", "r1", start=0.1, end=0.25, labels=["Speech"]),
+        answer("labels", "label", "r2", start=0.25, end=0.4, labels=["Speech"]),
+        answer("choices", "speaker", "r2", start=0.25, end=0.4, choices=["Ben"]),
+    ]
+    data = {"audio": "a.wav", "speaker": "Ann", "text": "draft"}
+    (folder / "export.json").write_text(json.dumps([{"data": data, "annotations": [{"result": results}]}]))
+    found = read_source(InputList(folder / "export.json"), ListReading(group_rows=True))
+    rows = [dict(zip(found.header, row, strict=True)) for row in found.rows]
+    assert [(row["start"], row["speaker"]) for row in rows] == [("0.1", "Ann"), ("0.25", "Ben")]
+
+
 # -- recordings that are listed several times --------------------------------------------------------------
 
 

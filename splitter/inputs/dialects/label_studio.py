@@ -43,7 +43,7 @@ def _task(task: dict[str, Any]) -> Iterator[Entry]:
     annotations = [one for one in task.get("annotations") or () if not one.get("was_cancelled")]
     found = [(one, *_results(one["result"])) for one in annotations or task.get("predictions") or ()]
     answered = {column for _, _, regions in found for region in regions for column in region}
-    about = scalars(data, name, INPUT, START, END, LABEL, *answered)
+    about = scalars(data, name, INPUT, START, END, LABEL, *answered & {TEXT})
     for _, whole, regions in found:
         if not regions:
             # no row is its own
