@@ -187,6 +187,7 @@ def test_bytes_that_it_saved_after_a_path(tmp_path):
     found = Copy(tmp_path / "saved").run(tmp_path / "out", workers=0, quiet=True)
     assert [(tmp_path / "out" / one).read_bytes() for one in found["output"]] == [b"la"]
     assert [one.rpartition("/")[2] for one in found.failed["input"]] == ["gone.txt", "lost.txt"]
+    assert found.failed["message"][0].endswith("has no bytes; embed its bytes, or leave the row out")
 
 
 @pytest.mark.parametrize(

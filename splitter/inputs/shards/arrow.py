@@ -9,6 +9,7 @@ import numpy as np
 
 from splitter.errors import Refused
 from splitter.inputs.shards.index import (
+    EMBED,
     InputShard,
     ShardScan,
     is_kind,
@@ -60,7 +61,7 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
     found.not_text.update({*names} - {column, *labels})
     called = row_names(paths, len(spans))
     for name, (start, length), columns in zip(called, spans, rows, strict=True):
-        missing = f"{location}: {name} has no bytes" if length < 0 else ""
+        missing = f"{location}: {name} has no bytes; {EMBED}" if length < 0 else ""
         found.rows.append((name, start, max(0, length), columns, missing))
     return found
 

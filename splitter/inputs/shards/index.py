@@ -26,6 +26,8 @@ Kind = Literal["tar", "gzip", "parquet", "arrow", "items", "pieces"]
 # of each input, its name in the shard, its start, size and labels, and what is wrong with it
 FoundRow = tuple[str, int, int, dict[str, str], str]
 
+# what to do about a row without bytes
+EMBED = "embed its bytes, or leave the row out"
 LONGEST_LABEL = 1 << 16
 _READ_AT_ONCE = 1 << 14
 FIELDS_SHOWN = 8

@@ -21,7 +21,7 @@ from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.inputs.item_content import divided, encoded, reason_of
 from splitter.inputs.locations import look_at
 from splitter.inputs.pieces import PieceAddress, PieceCutter
-from splitter.inputs.shards.index import InputShard, MemberLocation, is_kind, open_parquet, plain
+from splitter.inputs.shards.index import EMBED, InputShard, MemberLocation, is_kind, open_parquet, plain
 from splitter.records import InputFile, Scratch
 from splitter.storage.layout import Layout
 from splitter.text.urls import LONGEST_NAME, is_url
@@ -278,7 +278,8 @@ class _Parquet(_ShardReader):
         value = self._rows.column(0)[row - self._first].as_py()
         content: bytes | None = value["bytes"] if isinstance(value, dict) else value
         if content is None:
-            raise UnreadableInput(f"{span.shard.name}: row {row} has no bytes in {self.shard.column!r}")
+            what = f"row {row} has no bytes in {self.shard.column!r}"
+            raise UnreadableInput(f"{span.shard.name}: {what}; {EMBED}")
         return content
 
     def _go_to_past_damage(self, row: int, size: int) -> None:

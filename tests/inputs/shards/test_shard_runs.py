@@ -147,7 +147,7 @@ def test_what_is_wrong_with_parquet(folder, capfd):
     assert here(capfd, "run", path, *COPY, "--output", folder / "out", *HERE).code == 1
     (error,) = read_table(folder / "out" / "errors.csv")
     assert (error["input"], error["error"]) == ("p.parquet/00000003", "UnreadableInput")
-    assert error["message"] == f"{path}: row 3 has no bytes in 'audio'"
+    assert error["message"] == f"{path}: row 3 has no bytes in 'audio'; embed its bytes, or leave the row out"
     assert {name.split("/")[0] for name in tree(folder / "out")} == {
         "manifest.csv",
         "errors.csv",
