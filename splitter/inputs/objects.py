@@ -194,8 +194,7 @@ def _looks_by_attributes(source: Any) -> list[_Look] | None:  # noqa: ANN401 - w
         return None
     count = len(source)
     data = np.asarray(data) if hasattr(data, "__array__") else np.empty(0, object)
-    # text may be paths, and an array of objects has their addresses in memory
-    if data.dtype.kind not in "biufc" or len(data) != count or len(targets) != count:
+    if not _is_content_itself(data.dtype) or len(data) != count or len(targets) != count:
         return None
     first = next(_looks_by_reading(source, 1))
     classes = _classes_of(source)
@@ -211,6 +210,14 @@ def _looks_by_attributes(source: Any) -> list[_Look] | None:  # noqa: ANN401 - w
     seed = xxhash.xxh3_64_intdigest(text.encode("utf-8", "replace"))
     pairs = zip(map(np.ascontiguousarray, data), labels, strict=True)
     return [_Look(first.ending, one.nbytes, _hash(one, columns, seed), columns) for one, columns in pairs]
+
+
+def _is_content_itself(kind: np.dtype) -> bool:
+    """Return whether values are compared by their bytes: text may be paths, and objects are addresses."""
+    kind = kind.base
+    if kind.fields:
+        return all(_is_content_itself(one[0]) for one in kind.fields.values())
+    return not kind.hasobject and kind.kind not in "US"
 
 
 def _looks_by_reading(source: Any, count: int) -> Iterator[_Look]:  # noqa: ANN401 - what a user has

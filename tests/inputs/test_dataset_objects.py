@@ -172,6 +172,30 @@ def test_data_that_is_not_of_numbers(tmp_path: Path, kind: Callable[[list[str]],
     assert Keep(dataset).plan(tmp_path / "out").changed == 1
 
 
+class Noted(Cifar):
+    """Notes which of its items are read."""
+
+    def __init__(self, note: Path, data: np.ndarray) -> None:
+        super().__init__(len(data))
+        self.data, self.note = data, note
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        with self.note.open("a") as file:
+            file.write(f"{index}\n")
+        return np.zeros(4), self.targets[index]
+
+
+@pytest.mark.parametrize(
+    ("kind", "are_read"),
+    [("M8[s]", {"0"}), ("i4,(2,)f4", {"0"}), ("V4", {"0"}), ("i4,(2,)U9", {"0", "1", "2"})],
+)
+def test_which_data_says_all_of_its_items(tmp_path: Path, kind: str, are_read: set[str]):
+    """Times and rows of numbers do; text may be paths, so the items themselves are read."""
+    dataset = Noted(tmp_path / "note", np.zeros((3, 2), kind))
+    assert len(Keep(dataset)) == 3
+    assert {*dataset.note.read_text().split()} == are_read
+
+
 def image(mode: str) -> Any:
     return Image.effect_noise((7, 4), 50).convert("RGB").convert(mode)
 
