@@ -13,10 +13,22 @@ GOOD_SIZE, MOST_AT_ONCE, MOST_IN_GROUP = 256 << 20, 1 << 30, 4 << 30
 MOST_ROWS, MOST_CONTENTS = 256, 64
 # text and numbers rarely compress better than this, and contents not at all
 _USUAL_RATIO = 32
+# splitting the file would not make its rows smaller
+_WITHOUT = "leave out large columns"
 
 
 class TooMuchMemory(ValueError):
-    """A part of a file that would need more memory than it may; the file need not be damaged."""
+    """A part of a file that would need more memory than it may; the file need not be damaged.
+
+    Attributes:
+        remedy: What to do about it.
+    """
+
+    def __init__(
+        self, what: str, remedy: str = "split it into several files, or leave out large columns"
+    ) -> None:
+        super().__init__(what)
+        self.remedy = remedy
 
 
 def row_batches(
@@ -39,10 +51,13 @@ def row_batches(
 def batches_of(file: Any, columns: Sequence[str]) -> Iterator[Any]:  # noqa: ANN401 - as above
     """Yield rows of some columns, a few at a time; raise TooMuchMemory if they need too much memory."""
     for group in range(file.metadata.num_row_groups):
-        _refuse(group, _largest_row(file.metadata.row_group(group), columns), MOST_AT_ONCE)
+        size = _largest_row(file.metadata.row_group(group), columns)
+        if size > MOST_AT_ONCE:
+            what = f"a row of row group {group} may unpack to {size:,} bytes"
+            raise TooMuchMemory(f"{what}, more than the limit of {MOST_AT_ONCE:,}", _WITHOUT)
     for batch in row_batches(file, columns, MOST_ROWS):
         if batch.nbytes > MOST_AT_ONCE:
-            raise TooMuchMemory(f"{len(batch)} rows unpack to {batch.nbytes:,} bytes")
+            raise TooMuchMemory(f"{len(batch)} rows unpack to {batch.nbytes:,} bytes", _WITHOUT)
         yield batch
 
 

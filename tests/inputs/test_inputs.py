@@ -482,6 +482,15 @@ class TestSourcesThatAreRefused:
         assert said.startswith(f"{two}/l.parquet: 30 rows unpack to ")
         assert "; split it into several files" in said
 
+    def test_parquet_with_rows_that_are_too_large(self, two, out, monkeypatch):
+        """To split the file would not help; and it is said of a row, since that is what was estimated."""
+        monkeypatch.setattr("splitter.archives.row_groups.MOST_AT_ONCE", 1000)
+        table = pa.table({"input": ["a.txt", "b.txt"], "note": ["x" * 4000, "y" * 4000]})
+        pq.write_table(table, two / "l.parquet", compression="none", use_dictionary=False)
+        said = refused(two / "l.parquet", out)
+        assert said.startswith(f"{two}/l.parquet: a row of row group 0 may unpack to ")
+        assert said.endswith(" bytes, more than the limit of 1,000; leave out large columns")
+
     def test_json_without_end(self, two, out):
         """A line that is nested too deeply to be read is refused by its number."""
         (two / "l.jsonl").write_text('{"input": "a.txt"}\n{"input": ' + "[" * 100_000 + "]" * 100_000 + "}\n")

@@ -160,7 +160,7 @@ def naming_table(name: str, kind: str = "Parquet", remedy: str = "create it agai
     try:
         yield
     except TooMuchMemory as error:
-        raise Refused(f"{name}: {error}; split it into several files, or leave out large columns") from None
+        raise Refused(f"{name}: {error}; {error.remedy}") from None
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise Refused(f"{name}: is damaged {kind} ({plain(error)}); {remedy}") from None
 
