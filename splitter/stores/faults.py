@@ -85,6 +85,11 @@ def is_missing(error: BaseException) -> bool:
     return _meaning(error) == "missing"
 
 
+def is_denied(error: BaseException) -> bool:
+    """Return whether a store does not allow a request."""
+    return _meaning(error) == "denied"
+
+
 def is_out_of_reach(error: BaseException) -> bool:
     """Return whether the server does not exist, or there is no network to find it."""
     return _meaning(error) == "no host"

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from splitter.archives.sources import ArchiveSource
+from splitter.archives.sources import ArchiveSource, is_url
 from splitter.errors import Refused
 from splitter.tar.samples import SampleWriter, TarSample, read_samples, samples_of
-from splitter.tar.targets import check_target, names_beside, writing
+from splitter.tar.targets import check_target, exists, names_beside, writing
 
 HELD_AHEAD = 16  # samples of one archive that a reader may read ahead
 _NUMBER = re.compile(r"\{shard(?::0?(\d{0,2})d)?\}")
@@ -147,11 +147,17 @@ class Shards:
     def _there(self) -> Iterator[tuple[int, str]]:
         """Yield existing shards of such names, with their numbers."""
         folder, slash, name = self.pattern.rpartition("/")
-        if "{" in folder:
+        first = self.name_of(self.start)
+        if "{" in folder and not is_url(self.pattern):
             raise Refused(f"-o {self.pattern}: the number must be in the name of the file, not of a folder")
+        if "{" in folder:
+            # later shards could be in any number of folders
+            if exists(first):
+                yield self.start, first
+            return
         parts = _NUMBER.sub("\0", name).split("\0")
         known = re.compile(r"(\d+)".join(map(re.escape, parts)), re.DOTALL)
-        for found in names_beside(self.pattern, parts[0]):
+        for found in names_beside(first, parts[0]):
             match = known.fullmatch(found)
             if match:
                 yield int(match[1]), f"{folder}{slash}{found}"

@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 from splitter.archives.sources import BUFFER_BYTES, STANDARD, is_url, reason_in_words
 from splitter.errors import Refused, TarError
 from splitter.stores.clients import client
+from splitter.stores.faults import is_denied
 from splitter.stores.objects import objects_at
 
 GZIPPED = (".gz", ".tgz")
@@ -43,13 +44,19 @@ def exists(location: str) -> bool:
 
 
 def names_beside(location: str, beginning: str) -> list[str]:
-    """Return the names in the folder of a file or an object that start with `beginning`."""
-    folder, slash, _ = location.rpartition("/")
+    """Return the names in the folder of a file or an object that start with `beginning`.
+
+    If a store does not allow listing, only the object itself is looked for.
+    """
+    folder, slash, name = location.rpartition("/")
     if not is_url(location):
-        return sorted(name for name in os.listdir(folder or slash or ".") if name.startswith(beginning))
+        return sorted(one for one in os.listdir(folder or slash or ".") if one.startswith(beginning))
     try:
         return [*objects_at(folder).listed("", beginning)]
     except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        if is_denied(error):
+            with contextlib.suppress(Exception):
+                return [name] if exists(location) else []
         raise Refused(f"{folder}: cannot be listed: {reason_in_words(error, location)}") from None
 
 

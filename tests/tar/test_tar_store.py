@@ -8,6 +8,8 @@ from doors import program
 from object_store import Bucket
 from tar_archives import read_tar, tar, tar_bytes, write_tar
 
+from splitter.stores.objects import S3Objects
+
 SHARDS = {f"in/s-{shard:03d}.tar": [(f"{shard}{n}.{field}", b"%d" % (9 - n) * 2000) for n in range(3)
                                     for field in ("n", "txt")] for shard in range(3)}  # fmt: skip
 TOOLS = {
@@ -67,6 +69,34 @@ def test_split_writes_over_no_later_shard(folder, s3: Bucket, capfd):
     assert f"{s3.url('s-1.tar')}: already exists; remove it" in capfd.readouterr().err
     assert tar(*given, "--start", 2) == 0
     assert (s3.read("s-1.tar"), s3.keys("s-")) == (b"mine", [f"s-{n}.tar" for n in range(1, 5)])
+
+
+def test_split_into_folders_with_numbers(folder, s3: Bucket, capfd):
+    """Only the first shard is looked for, because the others could be in any folder."""
+    write_tar(folder / "in.tar", [(f"{n}.txt", b"") for n in range(2)])
+    given = ["split", folder / "in.tar", "-o", s3.url("f/{shard}/x.tar"), "--count", "1"]
+    assert tar(*given) == 0
+    assert s3.keys("f/") == ["f/0/x.tar", "f/1/x.tar"]
+    assert tar(*given) == 2
+    assert f"{s3.url('f/0/x.tar')}: already exists; remove it" in capfd.readouterr().err
+
+
+def test_split_where_nobody_may_list(folder, s3: Bucket, capfd, monkeypatch):
+    """Who may look for single objects may write, but not over the first of them."""
+
+    def denied(*_: object) -> None:
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr(S3Objects, "listed", denied)
+    write_tar(folder / "in.tar", [(f"{n}.txt", b"") for n in range(2)])
+    given = ["split", folder / "in.tar", "-o", s3.url("l-{shard}.tar"), "--count", "1"]
+    assert tar(*given) == 0
+    assert s3.keys("l-") == ["l-0.tar", "l-1.tar"]
+    assert tar(*given) == 2
+    assert f"{s3.url('l-0.tar')}: already exists; remove it" in capfd.readouterr().err
+    monkeypatch.setattr("splitter.tar.targets.exists", denied)
+    assert tar(*given) == 2
+    assert "cannot be listed: access is denied; check the credentials" in capfd.readouterr().err
 
 
 def test_a_store_that_fails_now_and_then(folder, faulty_s3: Bucket):
