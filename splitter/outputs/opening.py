@@ -55,7 +55,7 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one function for both
     asked = {
         "shuffle": shuffle,
         "buffer": buffer != BUFFER,
-        "seed": seed != 0,
+        "seed": seed not in (None, 0),
         "rank": rank is not None,
         "world_size": world_size is not None,
     }

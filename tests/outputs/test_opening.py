@@ -209,6 +209,13 @@ def test_what_cannot_be_opened_is_refused(outputs_of: dict[str, Path], options, 
     assert "\n" not in str(caught.value)
 
 
+def test_a_seed_of_none_is_none(outputs_of: dict[str, Path]):
+    """As elsewhere: it asks for nothing that only a stream can do."""
+    assert len(splitter.open(outputs_of["files"], seed=None)) > 0
+    with pytest.raises(Refused, match="seed only works with streaming=True"):
+        splitter.open(outputs_of["files"], seed=1)
+
+
 def test_what_is_no_output_folder_is_refused(folder: Path, outputs_of: dict[str, Path]):
     with pytest.raises(Refused, match="there is no manifest"):
         splitter.open(folder)
