@@ -1,6 +1,5 @@
 """Label Studio: tasks with regions to look at and correct."""
 
-import os
 from typing import Any, ClassVar
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
@@ -9,6 +8,7 @@ from splitter.exports.annotation import BILLION, AnnotationExport, Content, Mark
 from splitter.exports.base import json_line
 from splitter.exports.corpus import Corpus
 from splitter.exports.target import ExportTarget
+from splitter.text.csv import ENCODING, ESCAPE
 
 _KINDS = {"text": "Speech", "name": "Piece"}
 
@@ -55,8 +55,10 @@ class LabelStudioExport(AnnotationExport):
 
     def _task(self, recording: MarkedRecording, target: ExportTarget) -> dict[str, Any]:
         piece = recording.marks[0].piece
-        prefix, path = self._prefix, quote(os.fsencode(recording.path))
-        audio = target.source_path(piece) if prefix is None else prefix + path
+        if self._prefix is None:
+            audio = target.source_path(piece)
+        else:
+            audio = self._prefix + quote(recording.path, encoding=ENCODING, errors=ESCAPE)
         results = []
         for number, mark in enumerate(recording.marks, 1):
             about = {"id": f"region-{number}", "to_name": "audio"}

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shutil
 from fractions import Fraction
@@ -271,6 +272,19 @@ def test_a_task_for_a_name_that_is_not_utf_8(made: Path, tmp_path: Path):
     rows = [{**row, "input": "caf\udce9.wav"} for row in read_table(made / "pieces/manifest.csv")[:1]]
     splitter.export(edited(made, tmp_path / "bytes", rows), "label-studio", tmp_path / "tasks", prefix="/")
     assert [task["data"]["audio"] for task in tasks_of(tmp_path / "tasks")] == ["/caf%E9.wav"]
+
+
+def test_a_task_in_a_locale_that_is_not_utf_8(made: Path, tmp_path: Path, monkeypatch):
+    """Names are quoted as UTF-8, and only if a prefix makes them a part of URLs."""
+    (made / "in/日.wav").touch()
+    rows = [{**row, "input": "日.wav"} for row in read_table(made / "pieces/manifest.csv")[:1]]
+    outputs = edited(made, tmp_path / "named", rows)
+    monkeypatch.setattr(os, "fsencode", lambda path: os.fspath(path).encode("ascii", "surrogateescape"))
+    found = []
+    for prefix in ("/", None):
+        splitter.export(outputs, "label-studio", tmp_path / "tasks", prefix=prefix)
+        found += [task["data"]["audio"].rpartition("/")[2] for task in tasks_of(tmp_path / "tasks")]
+    assert found == ["%E6%97%A5.wav", "日.wav"]
 
 
 # -- which recordings, and what is in them -----------------------------------------------------------------
