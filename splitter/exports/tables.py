@@ -35,7 +35,10 @@ def kind_of(piece: Piece, before: str = "") -> str:
     if not kind:
         raise Refused(f"{piece.name}: is neither sound nor an image; leave it out with --where")
     if before not in ("", kind):
-        raise Refused(f"{piece.name}: is not {before}, as the pieces before are; leave it out with --where")
+        kinds = {"audio": "sound", "image": "an image"}
+        raise Refused(
+            f"{piece.name}: is not {kinds[before]}, as the pieces before are; leave it out with --where"
+        )
     return kind
 
 

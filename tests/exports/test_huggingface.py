@@ -1,5 +1,6 @@
 """`--to huggingface`: what `load_dataset` makes of it, from the card alone, with no network."""
 
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -131,6 +132,19 @@ def test_refusals(made: Path, tmp_path: Path):
             splitter.export(made / "files", "huggingface")
     finally:
         manifest.write_bytes(before)
+
+
+@pytest.mark.parametrize(("first", "others", "kind"), [("png", "wav", "an image"), ("wav", "png", "sound")])
+def test_a_mixture_is_refused(made: Path, tmp_path: Path, first: str, others: str, kind: str):
+    shutil.copytree(made / "files", tmp_path / "mixed")
+    for path in (tmp_path / "mixed").rglob("*.wav"):
+        shutil.copy(path, path.with_suffix(".png"))
+    manifest = tmp_path / "mixed" / "manifest.csv"
+    header, one, *rest = manifest.read_text().splitlines(keepends=True)
+    rows = [one.replace(".wav,", f".{first},"), *(row.replace(".wav,", f".{others},") for row in rest)]
+    manifest.write_text("".join([header, *rows]))
+    with pytest.raises(Refused, match=f"is not {kind}, as the pieces before are; leave it out with --where"):
+        splitter.export(tmp_path / "mixed", "huggingface")
 
 
 class Spoken(ProcessorDataset):
