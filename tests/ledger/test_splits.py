@@ -607,6 +607,11 @@ def test_a_column_of_that_name_is_never_hidden(outputs: Path, listed: Path, fold
     said = here(capfd, "split", folder / "own")
     assert (said.code, "already has a column 'split'" in said.err) == (2, True)
     assert read_table(folder / "own/manifest.csv")[0]["split"] == "mine"
+    assert "run again with --rename split=NEW (metadata: in the recipe)" in said.err
+    assert here(capfd, *base, "--output", folder / "own", "--rename", "split=own").code == 0
+    assert here(capfd, "split", folder / "own").code == 0
+    row = read_table(folder / "own/manifest.csv")[0]
+    assert (row["own"], row["split"] in ("train", "validation", "test")) == ("mine", True)
     here(capfd, "split", outputs)
     before = tree(outputs)
     rows = read_table(listed)
