@@ -411,6 +411,8 @@ def test_a_fetcher_keeps_no_file_of_its_worker_open(folder, web):
     web.put(a_txt="a")
     announced: list[int] = []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard <= 4096:
+        pytest.skip("the system allows no file of that number")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
     with (folder / "held").open("w") as file, contextlib.ExitStack() as numbers:
         for least in (100, 4096):
@@ -419,7 +421,11 @@ def test_a_fetcher_keeps_no_file_of_its_worker_open(folder, web):
         fetcher.begin({0: RemoteInput(web.url("a.txt"), Found(1, 1))})
         try:
             fetcher.take(0)
-            links = [os.readlink(one) for one in Path(f"/proc/{announced[0]}/fd").iterdir()]
+            links = []
+            for one in Path(f"/proc/{announced[0]}/fd").iterdir():
+                # the connection to the server may close just now
+                with contextlib.suppress(FileNotFoundError):
+                    links.append(os.readlink(one))
         finally:
             fetcher.close()
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
