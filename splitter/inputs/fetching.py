@@ -233,9 +233,14 @@ def _serve(pipe: Connection, parent: int) -> None:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         # close the worker's files: nobody who waits for their end must wait for this process, too
-        for name in {*os.listdir("/dev/fd")} - {"0", "1", "2", str(pipe.fileno())}:
+        try:
+            numbers = {*map(int, os.listdir("/dev/fd"))}
+        except OSError:
+            # the system does not list what is open
+            numbers = {*range(4096)}
+        for one in numbers - {0, 1, 2, pipe.fileno()}:
             with contextlib.suppress(OSError):
-                os.close(int(name))
+                os.close(one)
         _fetch_all(pipe)
     except (EOFError, OSError):
         pass

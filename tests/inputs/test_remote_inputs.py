@@ -433,6 +433,24 @@ def test_a_fetcher_keeps_no_file_of_its_worker_open(folder, web):
     assert str(folder / "held") not in links
 
 
+def test_a_fetcher_where_the_system_does_not_list_what_is_open(folder, web, monkeypatch):
+    """It fetches as anywhere else."""
+
+    def listed(path: Any = ".", of_system: Any = os.listdir) -> list[str]:
+        if path == "/dev/fd":
+            raise FileNotFoundError(path)
+        return of_system(path)
+
+    web.put(a_txt="a")
+    fetcher = Fetcher(Scratch(str(folder)), ahead=True)
+    fetcher.begin({0: RemoteInput(web.url("a.txt"), Found(1, 1))})
+    monkeypatch.setattr(os, "listdir", listed)
+    try:
+        assert Path(fetcher.take(0).path).read_text() == "a"
+    finally:
+        fetcher.close()
+
+
 def test_an_error_comes_to_the_one_that_it_is_of(folder, web):
     """And to it each time that it is asked for."""
     fetcher = Fetcher(Scratch(str(folder)), ahead=True)
