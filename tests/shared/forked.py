@@ -86,6 +86,8 @@ def _serve(name: str) -> None:
     import gc
     import select
 
+    from huge_pages import use_huge_pages
+
     import splitter.cli.main
     import splitter.engine.main
     import splitter.executors.local
@@ -95,6 +97,7 @@ def _serve(name: str) -> None:
     # leave the objects that exist now out of garbage collection, in this process or in a command
     gc.collect()
     gc.freeze()
+    use_huge_pages()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with _connect(name, listen=True) as listening:
         listening.listen(64)

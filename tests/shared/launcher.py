@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import psutil
 from doors import CHECKOUT, write_files, write_list
+from huge_pages import use_huge_pages
 from served import LONG, Server
 
 from splitter.testing.published import check_manifest as check_manifest  # noqa: PLC0414 - for the tests
@@ -195,6 +196,7 @@ def _serve() -> None:
 
     # leave the objects that exist now out of garbage collection, in this process or in a run
     gc.freeze()
+    use_huge_pages()
     for line in sys.stdin:
         request = json.loads(line)
         answer: Any

@@ -2,6 +2,7 @@
 
 import compileall
 import gc
+import itertools
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import nightly  # noqa: F401 - the profile for properties
 import pytest
+from huge_pages import use_huge_pages
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -22,6 +24,8 @@ CHECKOUT = Path(__file__).parents[2]
 OWN_CLUSTERS = re.compile(r"test_ray_(client|code|data|display|growth|hosts|job)\.|a-cluster")
 # a cluster sometimes ends by itself, so this many tests on Ray may need a second try
 MOST_TRIED_AGAIN = 2
+TESTS_IN_HUGE_PAGES = 100
+_tests = itertools.count(1)
 # large parts of installed packages that nothing here imports
 UNUSED = re.compile(
     r"/(_?tests|sympy|sklearn|_inductor|_dynamo|torch/(ao|onnx|testing|_export|_numpy|_vendor)|torchgen|trio|"
@@ -72,6 +76,13 @@ def pytest_collection_finish() -> None:
     """Leave existing objects out of garbage collection, which would copy them into the forks of tests."""
     gc.freeze()
     gc.enable()
+    use_huge_pages()
+
+
+def pytest_runtest_teardown() -> None:
+    """Use huge pages again now and then: each that is written to after a fork becomes small ones."""
+    if not next(_tests) % TESTS_IN_HUGE_PAGES:
+        use_huge_pages()
 
 
 @pytest.hookimpl(tryfirst=True)
