@@ -319,7 +319,7 @@ RIGHT = {
 def test_an_example_that_is_wrong_fails(tmp_path):
     """Examples are compared with what really happens: each of these fails, and none of those."""
     (tmp_path / "tests" / "shared").mkdir(parents=True)
-    for name in ("examples.py", "forked.py", "nightly.py"):
+    for name in ("examples.py", "forked.py", "huge_pages.py", "nightly.py"):
         shutil.copy(CHECKOUT / "tests" / "shared" / name, tmp_path / "tests" / "shared")
     shutil.copytree(CHECKOUT / "data_samples" / "words", tmp_path / "data_samples" / "words")
     (tmp_path / "pyproject.toml").write_text(
