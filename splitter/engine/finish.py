@@ -297,7 +297,7 @@ def split_manifest(
             raise Refused(
                 f"{storage.root}: the manifest already has a column {COLUMN!r}, which comes from the dataset "
                 "list or the metadata and is not replaced; to add a split, rename that column: run again "
-                f"with --rename {COLUMN}=NEW (metadata: in the recipe)"
+                f"with --rename {COLUMN}=NEW, which redoes the inputs (metadata: in the recipe)"
             )
         for option, name in (("--label", label), ("--balance", rule.balance)):
             if name is not None and name not in columns:
