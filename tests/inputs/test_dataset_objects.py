@@ -187,10 +187,16 @@ class Noted(Cifar):
 
 @pytest.mark.parametrize(
     ("kind", "are_read"),
-    [("M8[s]", {"0"}), ("i4,(2,)f4", {"0"}), ("V4", {"0"}), ("i4,(2,)U9", {"0", "1", "2"})],
+    [
+        ("M8[s]", {"0"}),
+        ("i4,(2,)f4", {"0"}),
+        ("V4", {"0"}),
+        ("i4,(2,)U9", {"0", "1", "2"}),
+        (np.dtype("i1,f8", align=True), {"0", "1", "2"}),
+    ],
 )
-def test_which_data_says_all_of_its_items(tmp_path: Path, kind: str, are_read: set[str]):
-    """Times and rows of numbers do; text may be paths, so the items themselves are read."""
+def test_which_data_says_all_of_its_items(tmp_path: Path, kind: str | np.dtype, are_read: set[str]):
+    """Times and rows of numbers do; the items are read if text may be paths, or gaps hold any bytes."""
     dataset = Noted(tmp_path / "note", np.zeros((3, 2), kind))
     assert len(Keep(dataset)) == 3
     assert {*dataset.note.read_text().split()} == are_read
