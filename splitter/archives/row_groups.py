@@ -15,6 +15,7 @@ MOST_ROWS, MOST_CONTENTS = 256, 64
 _USUAL_RATIO = 32
 # splitting the file would not make its rows smaller
 _WITHOUT = "leave out large columns"
+_SMALLER = "write it with smaller row groups, split it into several files, or leave out large columns"
 
 
 class TooMuchMemory(ValueError):
@@ -43,7 +44,7 @@ def row_batches(
     """
     groups = range(file.metadata.num_row_groups) if groups is None else groups
     names = {name.split(".")[0] for name in columns}
-    largest = max((_largest_row(file.metadata.row_group(group), names) for group in groups), default=0)
+    largest = max((sum(_largest_row(file.metadata.row_group(group), names)) for group in groups), default=0)
     rows = max(1, min(most, GOOD_SIZE // max(1, largest)))
     return file.iter_batches(batch_size=rows, row_groups=groups, columns=columns, use_threads=False)
 
@@ -51,10 +52,11 @@ def row_batches(
 def batches_of(file: Any, columns: Sequence[str]) -> Iterator[Any]:  # noqa: ANN401 - as above
     """Yield rows of some columns, a few at a time; raise TooMuchMemory if they need too much memory."""
     for group in range(file.metadata.num_row_groups):
-        size = _largest_row(file.metadata.row_group(group), columns)
-        if size > MOST_AT_ONCE:
-            what = f"a row of row group {group} may unpack to {size:,} bytes"
-            raise TooMuchMemory(f"{what}, more than the limit of {MOST_AT_ONCE:,}", _WITHOUT)
+        own, shared = _largest_row(file.metadata.row_group(group), columns)
+        for what, size, remedy in (("a row", own, _WITHOUT), ("rows", own + shared, _SMALLER)):
+            if size > MOST_AT_ONCE:
+                said = f"{what} of row group {group} may unpack to {size:,} bytes"
+                raise TooMuchMemory(f"{said}, more than the limit of {MOST_AT_ONCE:,}", remedy)
     for batch in row_batches(file, columns, MOST_ROWS):
         if batch.nbytes > MOST_AT_ONCE:
             raise TooMuchMemory(f"{len(batch)} rows unpack to {batch.nbytes:,} bytes", _WITHOUT)
@@ -66,14 +68,19 @@ def _refuse(group: int, size: int, most: int) -> None:
         raise TooMuchMemory(f"row group {group} unpacks to {size:,} bytes, more than the limit of {most:,}")
 
 
-def _largest_row(group: Any, columns: Collection[str]) -> int:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Return the largest possible size of a row: a share of each column, or all if rows may share a value."""
-    total = 0
+def _largest_row(group: Any, columns: Collection[str]) -> tuple[int, int]:  # noqa: ANN401 - as above
+    """Return the size of a row's share of some columns, and the size of others that it may be all of.
+
+    The others have a dictionary and pack well, so rows may share a value.
+    """
+    own = shared = 0
     for chunk in _chunks(group, columns):
         size, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
-        shared = chunk.has_dictionary_page and size > _USUAL_RATIO * packed
-        total += size if shared else size // max(1, group.num_rows)
-    return int(total)
+        if chunk.has_dictionary_page and size > _USUAL_RATIO * packed:
+            shared += size
+        else:
+            own += size // max(1, group.num_rows)
+    return own, shared
 
 
 def _chunks(group: Any, columns: Collection[str]) -> Iterator[Any]:  # noqa: ANN401 - as above

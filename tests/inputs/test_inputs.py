@@ -491,6 +491,21 @@ class TestSourcesThatAreRefused:
         assert said.startswith(f"{two}/l.parquet: a row of row group 0 may unpack to ")
         assert said.endswith(" bytes, more than the limit of 1,000; leave out large columns")
 
+    def test_parquet_with_rows_that_may_share_values(self, two, out, monkeypatch):
+        """Small texts that pack well, written with the defaults: any row may be most of its row group."""
+        monkeypatch.setattr("splitter.archives.row_groups.MOST_AT_ONCE", 20_000)
+        notes = [f"{number:04d}" + "x" * 96 for number in range(2000)]
+        table = pa.table({"input": notes, "note": notes})
+        pq.write_table(table, two / "l.parquet", compression="zstd")
+        said = refused(two / "l.parquet", out)
+        assert said.startswith(f"{two}/l.parquet: rows of row group 0 may unpack to ")
+        assert said.endswith(
+            " bytes, more than the limit of 20,000; write it with smaller row groups, split it into "
+            "several files, or leave out large columns"
+        )
+        pq.write_table(table, two / "l.parquet", compression="zstd", row_group_size=50)
+        assert "may unpack" not in refused(two / "l.parquet", out)
+
     def test_json_without_end(self, two, out):
         """A line that is nested too deeply to be read is refused by its number."""
         (two / "l.jsonl").write_text('{"input": "a.txt"}\n{"input": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
