@@ -28,7 +28,7 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one function for both
     streaming: bool = False,
     shuffle: bool = False,
     buffer: int = BUFFER,
-    seed: int = 0,
+    seed: int | None = 0,
     rank: int | None = None,
     world_size: int | None = None,
 ) -> OutputDataset | OutputStream:
@@ -44,10 +44,11 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one function for both
         streaming: Return an IterableDataset that reads shards in sequence, not one with a length and indices.
         shuffle: Shuffle a stream: the order of shards, and samples within a buffer.
         buffer: Number of samples in the buffer.
-        seed: Seed of the shuffle.
+        seed: Seed of the shuffle; None means 0.
         rank: Which part of a stream to read, from 0 to `world_size` - 1. Default: from torch.distributed.
         world_size: Number of parts.
     """
+    seed = 0 if seed is None else seed
     samples = OutputSamples(output, where, decode, content, all_rows=all_rows)
     if streaming:
         reader_rank = ReaderRank.given(rank, world_size)
@@ -55,7 +56,7 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one function for both
     asked = {
         "shuffle": shuffle,
         "buffer": buffer != BUFFER,
-        "seed": seed not in (None, 0),
+        "seed": seed != 0,
         "rank": rank is not None,
         "world_size": world_size is not None,
     }
