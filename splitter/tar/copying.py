@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from splitter.archives.sources import ArchiveSource, is_url
 from splitter.errors import Refused
 from splitter.tar.samples import SampleWriter, TarSample, read_samples, samples_of
-from splitter.tar.targets import check_target, exists, names_beside, writing
+from splitter.tar.targets import check_target, exists, finding_shards, names_beside, writing
 
 HELD_AHEAD = 16  # samples of one archive that a reader may read ahead
 _NUMBER = re.compile(r"\{shard(?::0?(\d{0,2})d)?\}")
@@ -152,7 +152,9 @@ class Shards:
             raise Refused(f"-o {self.pattern}: the number must be in the name of the file, not of a folder")
         if "{" in folder:
             # later shards could be in any number of folders
-            if exists(first):
+            with finding_shards(first):
+                is_there = exists(first)
+            if is_there:
                 yield self.start, first
             return
         parts = _NUMBER.sub("\0", name).split("\0")

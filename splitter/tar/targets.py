@@ -44,20 +44,24 @@ def exists(location: str) -> bool:
 
 
 def names_beside(location: str, beginning: str) -> list[str]:
-    """Return the names in the folder of a file or an object that start with `beginning`.
-
-    If a store does not allow listing, only the object itself is looked for.
-    """
-    folder, slash, name = location.rpartition("/")
+    """Return the names in the folder of a file or an object that start with `beginning`."""
+    folder, slash, _ = location.rpartition("/")
     if not is_url(location):
         return sorted(one for one in os.listdir(folder or slash or ".") if one.startswith(beginning))
-    try:
+    with finding_shards(folder):
         return [*objects_at(folder).listed("", beginning)]
+
+
+@contextlib.contextmanager
+def finding_shards(location: str) -> Iterator[None]:
+    """Refuse a store that does not say which shards exist."""
+    try:
+        yield
     except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        why = f"cannot be listed: {reason_in_words(error, location)}"
         if is_denied(error):
-            with contextlib.suppress(Exception):
-                return [name] if exists(location) else []
-        raise Refused(f"{folder}: cannot be listed: {reason_in_words(error, location)}") from None
+            why = "listing is not allowed; it is needed to find existing shards; check the credentials"
+        raise Refused(f"{location}: {why}") from None
 
 
 def remove(location: str) -> None:
