@@ -8,6 +8,8 @@ import io
 import json
 import os
 import shutil
+import stat
+from itertools import chain
 from typing import IO, Any
 
 from splitter.errors import Refused
@@ -50,6 +52,7 @@ class ExportTarget:
         self._source: tuple[str, str] = ("", "")
         self.copied = self.linked = 0
         refuse_folder(folder)
+        _refuse_removal(f"{folder}{REPLACED}")
         self._lock = self._begin()
 
     def _begin(self) -> IO[str]:
@@ -219,11 +222,10 @@ def _remove(folder: str) -> None:
     """Remove an export, if there is one; its empty marker goes last, so that the rest can go after a kill."""
     if not os.path.lexists(folder):
         return
-    if os.path.islink(folder):
-        raise Refused(f"{folder}: is a link; remove it, or choose another folder with -o")
-    refuse_folder(folder)
+    _refuse_removal(folder)
     try:
-        with _locked(folder) as marker:
+        with _locked_for_removal(folder) as marker:
+            _make_writable(folder)
             marker.truncate()
             for entry in [*os.scandir(folder)]:
                 if entry.is_dir(follow_symlinks=False):
@@ -231,12 +233,47 @@ def _remove(folder: str) -> None:
                 elif entry.name != MARKER:
                     os.unlink(entry)
             os.unlink(f"{folder}/{MARKER}")
-    except PermissionError:
-        # a read-only marker is that of a finished export, which nobody writes
-        shutil.rmtree(folder)
-    else:
         # the marker is closed: on NFS, an open file stays in its folder when it is unlinked
         os.rmdir(folder)
+    except PermissionError as error:
+        why = f"{error.strerror}: {error.filename}"
+        raise Refused(
+            f"{folder}: cannot be removed ({why}); remove it as its owner, or choose another folder with -o"
+        ) from None
+
+
+def _locked_for_removal(folder: str) -> IO[str]:
+    """Lock an export to remove it, even if its marker is read-only; refuse one that is not finished then."""
+    marker = f"{folder}/{MARKER}"
+    try:
+        return _locked(folder)
+    except PermissionError:
+        if not os.path.exists(marker):
+            raise
+        if not os.path.getsize(marker):
+            # its lock cannot be asked
+            raise Refused(
+                f"{folder}: another export is writing there, or was killed; wait until it ends, or remove "
+                "the folder"
+            ) from None
+        os.chmod(marker, 0o600)
+        return _locked(folder)
+
+
+def _make_writable(folder: str) -> None:
+    """Let the owner write in a folder and in those below it."""
+    below = (f"{path}/{name}" for path, folders, _ in os.walk(folder) for name in folders)
+    for path in chain([folder], below):
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode) and ~mode & stat.S_IRWXU:
+            os.chmod(path, stat.S_IMODE(mode) | stat.S_IRWXU)
+
+
+def _refuse_removal(folder: str) -> None:
+    """Refuse to remove a link, and what no export has made."""
+    if os.path.islink(folder):
+        raise Refused(f"{folder}: is a link; remove it, or choose another folder with -o")
+    refuse_folder(folder)
 
 
 def refuse_folder(folder: str) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import errno
 import fcntl
+import json
 import os
 import re
 import sys
@@ -23,6 +24,7 @@ from splitter.exports.annotation import AnnotationExport
 from splitter.exports.base import Export
 from splitter.exports.keys import key_of
 from splitter.exports.sorting import SortedFile
+from splitter.exports.target import ExportTarget
 from splitter.recipes.chunk import Chunk
 from splitter.registry import EXPORTS
 
@@ -198,8 +200,10 @@ def test_an_export_on_nfs_is_replaced_again_and_again(made: Path, monkeypatch):
     assert [name for name in os.listdir(made) if name.startswith("nfs")] == ["nfs"]
 
 
-def test_a_read_only_export_is_replaced_again_and_again(made: Path, monkeypatch):
-    """Its marker cannot be opened to write; `root` could, so the system's answer to others is imitated."""
+@pytest.fixture
+def modes_count(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the system answers to others than `root` is imitated; the names of files that are unlinked."""
+    unlinked: list[str] = []
 
     def opened(path, flags: int, *more, of_system=os.open, **named) -> int:
         file = Path(path) if isinstance(path, str) else None
@@ -207,22 +211,67 @@ def test_a_read_only_export_is_replaced_again_and_again(made: Path, monkeypatch)
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return of_system(path, flags, *more, **named)
 
+    def removing(name: str, of_system) -> None:
+        def removed(path, dir_fd: int | None = None) -> None:
+            if not os.stat(os.path.dirname(path) if dir_fd is None else dir_fd).st_mode & 0o200:
+                raise PermissionError(errno.EACCES, "Permission denied", os.fspath(path))
+            of_system(path, dir_fd=dir_fd)
+            if name == "unlink":
+                unlinked.append(os.path.basename(path))
+
+        monkeypatch.setattr(os, name, removed)
+
+    removing("unlink", os.unlink)
+    removing("rmdir", os.rmdir)
     monkeypatch.setattr(os, "open", opened)
+    return unlinked
+
+
+def test_a_read_only_export_is_replaced_again_and_again(made: Path, modes_count: list[str]):
+    """After `chmod -R a-w`; its marker goes last, as that of any other, in case of a kill."""
     export = made / "read only"
     for _ in range(3):
-        splitter.export(made / "files", "names", export)
-        for path in export.iterdir():
-            path.chmod(0o444)
+        splitter.export(made / "files", "huggingface", export)
+        assert modes_count[-1:] in ([], [".splitter-export"])
+        for path in (export / ".splitter-export", *export.rglob("*/"), export):
+            path.chmod(path.stat().st_mode & 0o555)
     assert [name for name in os.listdir(made) if name.startswith("read only")] == ["read only"]
 
 
+@pytest.mark.usefixtures("modes_count")
+def test_an_export_of_another_user_is_left_alone(made: Path, monkeypatch):
+    """One that is being written, on a share that forces the modes of files, and one that is finished."""
+    partial = made / "of another.partial"
+    partial.mkdir()
+    (partial / "names.txt").write_text("half")
+    marker = partial / ".splitter-export"
+    with marker.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        marker.chmod(0o444)
+        with pytest.raises(Refused, match=r"another\.partial: another export is writing there"):
+            splitter.export(made / "files", "names", made / "of another")
+    assert (partial / "names.txt").exists()
+    marker.unlink()
+    marker.write_text(json.dumps({"format": "names", "made": ["names.txt"], "below": {}}))
+    marker.chmod(0o444)
+
+    def refused(path: str, *_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+    monkeypatch.setattr(os, "chmod", refused)
+    with pytest.raises(Refused, match=r"partial: cannot be removed \(Operation not permitted: "):
+        splitter.export(made / "files", "names", made / "of another")
+    assert (partial / "names.txt").exists()
+
+
 @pytest.mark.parametrize("ending", [".partial", ".replaced"])
-def test_an_export_that_a_link_names_is_left_alone(made: Path, tmp_path: Path, ending: str):
-    """Where a new one is written, or the one before put aside: the link is refused."""
+def test_an_export_that_a_link_names_is_left_alone(made: Path, tmp_path: Path, monkeypatch, ending: str):
+    """Where a new one is written, or the one before put aside: the link is refused, before any work."""
     splitter.export(made / "files", "huggingface", tmp_path / "big")
     before = tree(tmp_path / "big")
     link = tmp_path / f"mine{ending}"
     link.symlink_to("big")
+    monkeypatch.setattr(ExportTarget, "path", lambda *_: pytest.fail("the export has begun"))
     with pytest.raises(Refused, match=rf"mine{ending}: is a link; remove it, or choose another .* with -o"):
         splitter.export(made / "files", "huggingface", tmp_path / "mine")
     assert tree(tmp_path / "big") == before
