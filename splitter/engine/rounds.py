@@ -68,8 +68,8 @@ class Progress:
         total.done, total.skipped, total.failed = (
             int((status == kind).sum()) for kind in (DONE, SKIPPED, FAILED)
         )
-        if total.done != reported:
-            # only then, since it reads the rows
+        if total.done != reported and not self.is_interrupted:
+            # only then, since it reads the rows, and nobody waits for that after a signal
             total.recorded = recorded_of(journal, entries[status == DONE])
         total.inputs = len(entries) + len(set(self.problems.unreadable))
         total.outputs, total.bytes = (int(made[name].sum()) for name in ("outputs", "bytes"))

@@ -232,20 +232,22 @@ class Journal(CommitProtocol):
             at = len(head.columns)
             yield [row[at] for row in rows if row[at] and row[at + SIZE_AT]] if is_done else []
 
-    def rows_of_each(self, entries: np.ndarray) -> Iterator[tuple[RowColumns, list[Row]]]:
-        """Yield the columns and the rows of each entry, as they are in its record."""
+    def rows_of_each(
+        self, entries: np.ndarray, most: int | None = None
+    ) -> Iterator[tuple[RowColumns, list[Row]]]:
+        """Yield the columns and the rows of each entry, or the first few, as they are in its record."""
         entries = np.asarray(entries, "i8")
         for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
-            yield self.heads[self.entries["head"][number]], self._rows(number, text)
+            yield self.heads[self.entries["head"][number]], self._rows(number, text, most)
 
-    def _rows(self, number: int, text: bytes) -> list[Row]:
+    def _rows(self, number: int, text: bytes, most: int | None) -> list[Row]:
         """Parse the rows of an entry; refuse rows that no run can have written."""
         head, failed = self.heads[self.entries["head"][number]], self.entries["status"][number] == FAILED
         at = len(head.columns)
         width = at + len(ERROR_COLUMNS) if failed else len(head.names)
         problem = ""
         try:
-            rows = parse_rows(text)
+            rows = parse_rows(text, most)
         except csv.Error as error:
             rows, problem = [], str(error)
         for row in rows:

@@ -57,9 +57,9 @@ class CsvText:
         return self._buffer.getvalue()
 
 
-def parse_rows(text: bytes) -> list[Row]:
-    """Return the rows of a piece of CSV that `CsvText` made."""
-    return list(csv.reader(io.StringIO(text.decode(ENCODING, ESCAPE), newline="")))
+def parse_rows(text: bytes, most: int | None = None) -> list[Row]:
+    """Return the rows, or the first few, of a piece of CSV that `CsvText` made."""
+    return list(islice(csv.reader(io.StringIO(text.decode(ENCODING, ESCAPE), newline="")), most))
 
 
 class CsvFile:

@@ -25,9 +25,10 @@ def counts_of(journal: Journal, entries: np.ndarray) -> WorkCounts:
 def recorded_of(journal: Journal, entries: np.ndarray) -> float:
     """Return the length of the recordings that are done; without any, no row is read."""
     at = np.array([_recorded_at(head) for head in journal.heads], "i8")
-    entries = entries[at[journal.entries["head"][entries]] >= 0]
+    # sorted, so that each record is opened once
+    entries = np.sort(entries[at[journal.entries["head"][entries]] >= 0])
     columns = at[journal.entries["head"][entries]].tolist()
-    rows = (rows[0] for _, rows in journal.rows_of_each(entries))
+    rows = (rows[0] for _, rows in journal.rows_of_each(entries, most=1))
     return sum(float(row[column] or 0) for column, row in zip(columns, rows, strict=True))
 
 

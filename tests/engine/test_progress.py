@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import termios
 from fcntl import ioctl
 from pathlib import Path
 
+import numpy as np
 import pytest
 from doors import here, write_files
 from hypothesis import given
@@ -21,8 +23,11 @@ from in_between import die_once
 from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
 from splitter.engine.display import Display
 from splitter.engine.progress import LiveLine, Snapshot, is_notebook, write_event
+from splitter.errors import Interrupted
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import RecordWriter
+from splitter.ledger.records import DONE, RECORDED, RecordWriter, RowColumns
+from splitter.storage.folder import LocalStorage
+from splitter.worker.counts import recorded_of
 from splitter.worker.messages import WorkCounts
 
 FAILING = '''
@@ -171,6 +176,46 @@ def test_sound_of_a_runner_or_a_guard_that_dies_counts(
     hours.run(folder / "out", sink=sink, workers=1, quiet=True)
     assert (folder / "died").exists()
     assert sound_seconds(folder / "out") == 4 * 3600.0
+
+
+def test_nothing_is_read_to_count_the_sound_of_a_run_that_is_interrupted(
+    hours: Hour, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Reports are missing then, and in a large folder it would take minutes until the run ends."""
+    commit = Journal.commit
+
+    def interrupted(self: Journal, batch: str, record: RecordWriter) -> None:
+        commit(self, batch, record)
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr(Journal, "commit", interrupted)
+    monkeypatch.setattr("splitter.engine.rounds.recorded_of", lambda *_: pytest.fail("rows are read"))
+    with pytest.raises(Interrupted) as caught:
+        hours.run(folder / "out", workers=0, quiet=True)
+    assert caught.value.summary.work.done > 0
+
+
+def test_each_record_is_opened_once_to_count_sound(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whatever the order of the list is: the inputs here come from 40 records in turn."""
+    storage = LocalStorage(str(folder / "out"))
+    storage.prepare()
+    journal, head = Journal(storage), RowColumns(("input",), (), ((RECORDED, "float"),))
+    for number in range(40):
+        record = RecordWriter()
+        for key in (number, 40 + number):
+            text = f"{key}.txt,,,,2.5\n" * 2
+            record.add(key, 0, DONE, head=head, outputs=0, size=0, text=text.encode())
+        journal.commit(f"000001-{number:06d}", record)
+    journal.load()
+    opened, opening = [], LocalStorage.open
+
+    def counted(self: LocalStorage, name: str):
+        opened.append(name)
+        return opening(self, name)
+
+    monkeypatch.setattr(LocalStorage, "open", counted)
+    assert recorded_of(journal, journal.find(np.arange(80, dtype="u8"))) == 80 * 2.5
+    assert len(opened) == 40
 
 
 def test_sound_of_a_fused_stage_counts(hours: Hour, folder: Path):
