@@ -1,6 +1,7 @@
 """Several labels in one cell of a table, separated by `|`.
 
-A `|` in a label has a backslash before it; a label's own backslashes before any `|` are doubled.
+A `|` in a label is written with a backslash before it; a label's own backslashes directly before a `|` are
+doubled.
 """
 
 import re
