@@ -259,8 +259,8 @@ def _same_names(
     also = f", and so could {more:,} more" if more else ""
     return (
         f"--name {naming.template!r}: two inputs could get the same name: {' and '.join(listed)} "
-        f"{both}{also}; use {{path}}, or a folder or name of columns and {{source}} that differs for each "
-        "input, with nothing after it but '_{index}'"
+        f"{both}{also}; use {{path}}, or build a folder or name from columns and {{source}} that is "
+        "different for each input, followed by nothing but '_{index}'"
     )
 
 
