@@ -97,8 +97,8 @@ class RunOptions:
 
     Attributes:
         column: The column of the dataset list that holds the paths.
-        from_: Which tool wrote the dataset, if its content does not show it: lhotse, nemo, kaldi,
-            common-voice, ljspeech, piper, huggingface or label-studio.
+        from_: The tool that wrote the dataset; needed only if the content does not show it: lhotse, nemo,
+            kaldi, common-voice, ljspeech, piper, huggingface or label-studio.
         root: The folder or URL that relative paths start from; itself relative to the list's folder.
         delimiter: Column delimiter of the list. Default: a comma, or a tab in .tsv files.
         pattern: Which files of a folder to take, such as '*.wav'; case is ignored. May be repeated. Files
@@ -119,19 +119,19 @@ class RunOptions:
         part: Do only part K of N, as K/N, while other processes or machines do the others; afterwards,
             'splitter manifest' assembles the manifest.
         sink: Where output files go: loose files; tar shards, as WebDataset reads them; Parquet shards, as
-            Hugging Face's datasets, Ray and others read them; or virtual: nowhere, since pieces of recordings
-            are only rows, and are cut when they are read.
+            Hugging Face's datasets, Ray and others read them; or virtual: no files; a piece of a recording
+            is only a row of the manifest, and is cut when it is read.
         name: Names for the output files, such as '{speaker}/{source}_{index:06d}', without the extension.
             Fields are columns of the list, metadata, {source} and {path} of the input, {name} and {index} of
-            the output; {speaker|unknown} gives a text for an empty value. Only with loose files.
+            the output; {speaker|unknown} gives 'unknown' if the value is empty. Only with loose files.
         shard_size: Maximum size of a shard, such as 500MB or 1e8. Default: 1GB.
         shard_maxcount: Maximum number of samples in a shard. Default: limited only by the size.
         field: A column to write as a separate member next to each output, as NAME=COLUMN, such as cls=label.
             May be repeated.
         shuffle: Shuffle samples across shards; the number is the seed.
         keep: Which outputs to keep, such as "snr > 15 and dnsmos > 3": a condition over the columns of the
-            manifest, which gets a column `kept`. If you change it, only the manifest is made again; but
-            shards hold only what is kept, so all outputs are made again. '' removes the column.
+            manifest, which gets a column `kept`. A changed condition rewrites only the manifest; with
+            shards, which hold only what is kept, all outputs are made again. '' removes the column.
         manifest_format: Formats of the manifest: csv (always written), parquet, jsonl; such as csv,parquet.
         audiofolder: Also write metadata.csv, so that Hugging Face opens the output folder as audiofolder or
             imagefolder; with --manifest-format csv,parquet it is metadata.parquet.

@@ -197,7 +197,9 @@ def pipeline() -> None:
 
 
 _file = click.argument("file", shell_complete=files)
-_output = click.option("--output", "-o", shell_complete=files, help="The output folder, instead of FILE's.")
+_output = click.option(
+    "--output", "-o", shell_complete=files, help="The output folder, instead of the one in FILE."
+)
 _until = click.option("--until", metavar="STAGE", help="Run this stage, and those that it depends on.")
 _only = click.option("--only", metavar="STAGE", help="Run only this stage, on the inputs that exist now.")
 

@@ -120,8 +120,8 @@ class Pipeline:
         Args:
             name: The name of the stage, and of its folder.
             dataset: The recipe with its inputs: a list, or what another stage makes.
-            until_used: Whether to remove its files as soon as all later stages have used them. By default,
-                they are removed if all of these stages are fused with the stages before them.
+            until_used: Whether to remove its files as soon as all later stages that read them are done with
+                them. Default: only if each of those later stages is fused with the stage before it.
             adds_columns: Whether it makes metadata only; see `columns`.
             fuse: Whether the workers of the stage before do the work of this one as well, on files that need
                 not be stored in between.

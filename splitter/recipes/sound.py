@@ -108,8 +108,8 @@ class SoundRecipe(ProcessorDataset):
         measure: What to measure in each piece, as columns of the manifest: levels, loudness, true_peak,
             clipping, snr, bandwidth, speech, dnsmos; separate several by commas. Default: nothing.
         loudness: Bring each piece to this integrated loudness, in LUFS, such as -23. Default: as recorded.
-        true_peak: With loudness, the highest true peak allowed in a piece, in dBTP; if necessary, its gain
-            is reduced.
+        true_peak: With --loudness, the highest true peak allowed in a piece, in dBTP; the gain of the piece
+            is reduced if necessary.
     """
 
     not_shared: ClassVar[frozenset[str]] = frozenset()
@@ -343,8 +343,8 @@ class LabelledRecipe(SoundRecipe):
             column, as column=NAME. Each piece gets the labels that it overlaps. Default: none.
         min_overlap: How much of a label a piece must contain to get it: seconds, or a share such as 50%.
         cross: What to do with an annotation that crosses a border: assign it to the piece with more of it,
-            list it in both, or divide its text by the times of its words, or assign it if they have none.
-            Default: list labels in both, and divide the text.
+            list it in both, or divide its text by the times of its words, or assign it if its words have no
+            times. Default: list labels in both, and divide the text.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of the command line

@@ -31,7 +31,8 @@ class Spectrogram(Chunk):
         n_mels: Number of mel bands.
         fmin: The lowest frequency, in Hz.
         fmax: The highest frequency, in Hz. Default: half the sample rate.
-        top_db: Raise values more than this many decibels below the loudest one of their window to that level.
+        top_db: Raise values that are more than this many decibels below the loudest of their window to
+            exactly that many below it.
         format: Pictures (png), arrays of 32-bit floats (npy), or both.
         channels: Mix all channels to mono, make a spectrogram of each, or take the first.
     """
