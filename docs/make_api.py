@@ -120,7 +120,10 @@ def prose(text: str) -> str:
 
 def table(entries: dict[str, str]) -> list[str]:
     """Names and what they are."""
-    rows = [f"| `{name}` | {escaped(text)} |" for name, text in entries.items()]
+    # docstring_section() adds an entry such as `**named: ...` to the one before it
+    lines = [line for entry in entries.items() for line in re.split(r" (?=\*\*\w+: )", ": ".join(entry))]
+    cells = [line.split(": ", 1) for line in lines]
+    rows = [f"| `{name}` | {escaped(text)} |" for name, text in cells]
     return ["| name | meaning |", "| --- | --- |", *rows, ""] if rows else []
 
 
