@@ -16,6 +16,7 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
@@ -133,8 +134,12 @@ class Ownership:
 
     # -- taking and releasing
 
-    def take(self, *, elsewhere: bool) -> LockOwner:
-        """Become the owner, and begin to send beats; return the previous owner. Refuse an output in use."""
+    def take(self, *, elsewhere: bool, bury: Callable[[LockOwner], None] | None = None) -> None:
+        """Become the owner, and begin to send beats. Refuse an output in use.
+
+        Before that, `bury` what the previous owner left: the next run after one that is killed in between
+        finds that owner again.
+        """
         process = os.getpid()
         here = (socket.gethostname(), process_space(), process, started(process))
         mine = LockOwner(*here, secrets.token_hex(8), elsewhere)
@@ -143,13 +148,14 @@ class Ownership:
             if who := self._user_after_waiting(number, before):
                 root = self.objects.root
                 raise Refused(f"{root}: is in use by {who}; wait for it or choose another --output")
+            if bury:
+                bury(before)
             if self.objects.create(_name(number + 1), mine.content()):
                 break
         self.owner, self.number = mine, number + 1
         old = [number for number in _numbers(self.objects) if number <= self.number - LOCKS_KEPT]
         self.objects.delete(map(_name, old))
         self._begin_to_beat()
-        return before
 
     def advance(self) -> None:
         """Move to the next lock number, so that workers that know only the old one do nothing more."""

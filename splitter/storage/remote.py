@@ -74,9 +74,8 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         """
         ownership = self.ownership = Ownership(objects_at(self.root, FIRST_PATIENCE))
         with self.refusing():
-            before = ownership.take(elsewhere=elsewhere)
+            ownership.take(elsewhere=elsewhere, bury=self._bury)
         try:
-            self._bury(before)
             ownership.objects = self.objects
             self.run = ownership.owner.run
             self.make_local_staging("driver")

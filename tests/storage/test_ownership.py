@@ -61,6 +61,23 @@ def test_a_process_of_this_machine_that_lives_is_in_use_without_a_beat(
     owned.leave()
 
 
+def test_a_run_that_is_killed_before_it_buries_a_dead_one_leaves_that_to_the_next(objects: Objects):
+    """It has not become the owner yet: otherwise, the staged files of the dead run would stay on disk."""
+    dead = LockOwner("elsewhere", process=4711, run="0" * 16, free=True)
+    objects.write(".splitter/lock-000007", dead.content())
+
+    def killed(_: LockOwner) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Ownership(objects).take(elsewhere=False, bury=killed)
+    buried: list[LockOwner] = []
+    owned = Ownership(objects)
+    owned.take(elsewhere=False, bury=buried.append)
+    assert buried == [dead]
+    owned.leave()
+
+
 def test_a_store_that_lets_two_create_the_same_lock(objects: Objects, monkeypatch: pytest.MonkeyPatch):
     """The one whose lock was written over notices it at its next beat, and does nothing more."""
     monkeypatch.setattr(ownership, "SECONDS_BETWEEN_BEATS", 0.05)
