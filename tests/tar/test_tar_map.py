@@ -9,15 +9,20 @@ import tempfile
 import time
 
 import pytest
-from doors import CHECKOUT, here, read_table, tree
+from doors import CHECKOUT, program, read_table, tree
 from hypothesis import given, settings
 from nightly import depth
-from tar_archives import SAMPLES, key_of, members_of, read_tar, tar, write_tar
+from tar_archives import SAMPLES, key_of, members_of, read_tar, write_tar
 
 from splitter.tar.mapping import STEM
 
 # each starts programs
 pytestmark = pytest.mark.slow
+
+
+def tar(*arguments):
+    """Return the exit code of `splitter tar`, run in a small process: it forks for each sample."""
+    return program("tar", *map(str, arguments)).code
 
 
 @given(SAMPLES)
@@ -52,13 +57,13 @@ def test_the_order_is_kept(folder):
     assert (folder / "5.tar").read_bytes() == (folder / "1.tar").read_bytes()
 
 
-def test_one_sample_becomes_many_or_none(folder, capfd):
+def test_one_sample_becomes_many_or_none(folder):
     """Files of other names are samples of their own; a sample of which nothing is left is left out."""
     write_tar(folder / "in.tar", numbers(3))
     script = (
         "for i in $(seq $(cat sample.n)); do echo $i > part$i.n; cp part$i.n part$i.a.b; done; rm sample.*"
     )
-    said = here(capfd, "tar", "map", folder / "in.tar", "-o", folder / "out.tar", "-c", script)
+    said = program("tar", "map", folder / "in.tar", "-o", folder / "out.tar", "-c", script)
     assert (said.code, said.lines) == (0, ["splitter: 3 samples done, 3 made, 0 failed"])
     expected = [(1, 1), (2, 1), (2, 2)]
     assert read_tar(folder / "out.tar") == [
@@ -96,13 +101,13 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_failure_is_reported_and_the_rest_is_done(folder, capfd, name):
+def test_a_failure_is_reported_and_the_rest_is_done(folder, name):
     """One line, one row of the errors file, exit code 1; the other samples are there."""
     fault, error, message = FAULTS[name]
     write_tar(folder / "in.tar", numbers(4))
     script = f'if [ "$SPLITTER_KEY" = k002 ]; then {fault}; fi'
     given = ["-o", folder / "out.tar", "-c", script, "--workers", "2", "--timeout", "1"]
-    said = here(capfd, "tar", "map", folder / "in.tar", *given)
+    said = program("tar", "map", folder / "in.tar", *given)
     assert said.code == 1
     assert said.lines == [
         f"splitter: {folder}/in.tar: sample 'k002': {message}",
@@ -118,10 +123,10 @@ def test_a_failure_is_reported_and_the_rest_is_done(folder, capfd, name):
     assert not (folder / "out.tar.errors.csv").exists()
 
 
-def test_of_many_failures_the_first_are_said(folder, capfd):
+def test_of_many_failures_the_first_are_said(folder):
     """And how many more there are; the errors file, which the last line names, has all of them."""
     write_tar(folder / "in.tar", numbers(25))
-    said = here(capfd, "tar", "map", folder / "in.tar", "-o", folder / "out.tar", "-c", "false")
+    said = program("tar", "map", folder / "in.tar", "-o", folder / "out.tar", "-c", "false")
     assert (said.code, len(said.lines)) == (1, 22)
     assert "sample 'k019'" in said.lines[19]
     assert said.lines[20:] == [
@@ -129,22 +134,20 @@ def test_of_many_failures_the_first_are_said(folder, capfd):
         f"splitter: 0 samples done, 0 made, 25 failed; see {folder}/out.tar.errors.csv",
     ]
     assert len(read_table(folder / "out.tar.errors.csv")) == 25
-    assert (
-        here(capfd, "tar", "map", folder / "in.tar", "-o", "-", "-c", "false").lines[-1].endswith("25 failed")
-    )
+    assert program("tar", "map", folder / "in.tar", "-o", "-", "-c", "false").lines[-1].endswith("25 failed")
 
 
-def test_too_many_failures_stop_the_job(folder, capfd):
+def test_too_many_failures_stop_the_job(folder):
     """Nothing is published then."""
     write_tar(folder / "in.tar", numbers(9))
     given = ["-o", folder / "out.tar", "-c", "false", "--max-failures", "2"]
-    said = here(capfd, "tar", "map", folder / "in.tar", *given)
+    said = program("tar", "map", folder / "in.tar", *given)
     assert (said.code, len(said.lines)) == (1, 4)
     assert "--max-failures" in said.lines[-1]
     assert [path.name for path in folder.iterdir()] == ["in.tar"]
 
 
-def test_lists_of_archives(folder, capfd, monkeypatch):
+def test_lists_of_archives(folder, monkeypatch):
     """What is there and whole is left alone; what is not is made again, and so are failures if asked."""
     for shard in range(4):
         write_tar(folder / f"in-{shard:03d}.tar", [(f"{shard}-{n}.n", b"%d" % n) for n in range(3)])
@@ -156,9 +159,8 @@ def test_lists_of_archives(folder, capfd, monkeypatch):
 
     def calls(*more):
         counted.write_text("")
-        capfd.readouterr()
-        code = tar(*given, *more)
-        return code, len(counted.read_text().splitlines()), capfd.readouterr().err.splitlines()[-1]
+        said = program("tar", *given, *more)
+        return said.code, len(counted.read_text().splitlines()), said.lines[-1]
 
     monkeypatch.setenv("COUNTED", str(counted))
     see = f"; see {folder}/out-{{}}.tar.errors.csv"
@@ -182,15 +184,14 @@ def test_lists_of_archives(folder, capfd, monkeypatch):
         assert read_tar(folder / f"out-{shard:03d}.tar") == [(f"{shard}-{n}.m", b"%d" % n) for n in range(3)]
 
 
-def test_a_damaged_archive_of_a_list_does_not_stop_the_others(folder, capfd):
+def test_a_damaged_archive_of_a_list_does_not_stop_the_others(folder):
     for name in "abc":
         write_tar(folder / f"{name}.tar", numbers(2))
     (folder / "b.tar").write_bytes((folder / "b.tar").read_bytes()[:1100])
-    said = here(
-        capfd, "tar", "map", folder / "[abc].tar", folder / "*.tar", "-o", folder / "o-{}.tar", "-c", ":"
-    )
+    lists = folder / "[abc].tar", folder / "*.tar"
+    said = program("tar", "map", *lists, "-o", folder / "o-{}.tar", "-c", ":")
     assert said.code == 2
-    said = here(capfd, "tar", "map", folder / "{a,b,c}.tar", "-o", folder / "o-{}.tar", "-c", ":")
+    said = program("tar", "map", folder / "{a,b,c}.tar", "-o", folder / "o-{}.tar", "-c", ":")
     assert said.code == 1
     assert len(said.lines) == 2
     assert said.lines[0].startswith(f"splitter: {folder}/b.tar: is incomplete")
