@@ -18,11 +18,11 @@ from splitter.engine.lost_workers import LostWorkers
 from splitter.errors import RecipeError, RunStopped
 from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.part_shares import bytes_together
-from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED
+from splitter.ledger.records import DONE, NOT_DONE, SKIPPED
 from splitter.ledger.run_files import COLUMNS
 from splitter.sinks.columns import OutputColumns, stored_columns
 from splitter.text.show import show_count
-from splitter.worker.counts import recorded_of
+from splitter.worker.counts import counts_of, recorded_of
 from splitter.worker.messages import Problems, Report, WorkCounts
 
 ROUNDS_WITHOUT_PROGRESS = 3
@@ -63,16 +63,13 @@ class Progress:
         entries = journal.find(run.survey.keys[self.tried])
         entries = entries[entries >= 0]
         entries = entries[~journal.is_older(entries, decision.generation)]
-        made, status, total = journal.entries[entries], journal.status(entries), self.counts
-        reported = total.done
-        total.done, total.skipped, total.failed = (
-            int((status == kind).sum()) for kind in (DONE, SKIPPED, FAILED)
-        )
-        if total.done != reported and not self.is_interrupted:
+        found, total = counts_of(journal, entries, sound=False), self.counts
+        if found.done != total.done and not self.is_interrupted:
             # only then, since it reads the rows, and nobody waits for that after a signal
-            total.recorded = recorded_of(journal, entries[status == DONE])
-        total.inputs = len(entries) + len(set(self.problems.unreadable))
-        total.outputs, total.bytes = (int(made[name].sum()) for name in ("outputs", "bytes"))
+            total.recorded = recorded_of(journal, entries)
+        total.done, total.skipped, total.failed = found.done, found.skipped, found.failed
+        total.outputs, total.bytes = found.outputs, found.bytes
+        total.inputs = found.inputs + len(set(self.problems.unreadable))
 
 
 def do_rounds(

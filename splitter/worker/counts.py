@@ -7,8 +7,8 @@ from splitter.ledger.records import DONE, FAILED, RECORDED, SKIPPED, RowColumns
 from splitter.worker.messages import WorkCounts
 
 
-def counts_of(journal: Journal, entries: np.ndarray) -> WorkCounts:
-    """Return the counts of some entries."""
+def counts_of(journal: Journal, entries: np.ndarray, *, sound: bool = True) -> WorkCounts:
+    """Return the counts of some entries; those of `sound` come from rows, which must be read for them."""
     made = journal.entries[entries]
     status = made["status"]
     return WorkCounts(
@@ -18,12 +18,13 @@ def counts_of(journal: Journal, entries: np.ndarray) -> WorkCounts:
         failed=int((status == FAILED).sum()),
         outputs=int(made["outputs"].sum()),
         bytes=int(made["bytes"].sum()),
-        recorded=recorded_of(journal, entries[status == DONE]),
+        recorded=recorded_of(journal, entries) if sound else 0.0,
     )
 
 
 def recorded_of(journal: Journal, entries: np.ndarray) -> float:
     """Return the length of the recordings that are done; without any, no row is read."""
+    entries = entries[journal.status(entries) == DONE]
     at = np.array([_recorded_at(head) for head in journal.heads], "i8")
     # sorted, so that each record is opened once
     entries = np.sort(entries[at[journal.entries["head"][entries]] >= 0])
