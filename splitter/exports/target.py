@@ -18,7 +18,7 @@ from splitter.exports.piece import Piece
 from splitter.exports.sorting import SortedFile
 from splitter.storage.layout import key_hash
 from splitter.storage.names import is_clean
-from splitter.text.show import show_names
+from splitter.text.show import NAMES_SHOWN, show_names
 from splitter.text.urls import is_url
 
 MARKER = ".splitter-export"
@@ -293,7 +293,7 @@ def refuse_folder(folder: str) -> None:
         why = "holds folders whose files have changed since the export"
         strange = [name for name, found in there.items() if found != below.get(name)]
     if strange:
-        few = show_names(strange[:3], len(strange))
+        few = show_names(strange[:NAMES_SHOWN], len(strange))
         raise Refused(
             f"{folder}: would be replaced, but {why} ({few}); move them, or choose another folder with -o"
         )

@@ -148,9 +148,11 @@ class Shards:
         """Yield existing shards of such names, with their numbers."""
         folder, slash, name = self.pattern.rpartition("/")
         first = self.name_of(self.start)
-        if "{" in folder and not is_url(self.pattern):
-            raise Refused(f"-o {self.pattern}: the number must be in the name of the file, not of a folder")
         if "{" in folder:
+            if not is_url(self.pattern):
+                raise Refused(
+                    f"-o {self.pattern}: the number must be in the name of the file, not of a folder"
+                )
             # later shards could be in any number of folders
             with finding_shards(first):
                 is_there = exists(first)
