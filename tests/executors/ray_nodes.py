@@ -88,9 +88,7 @@ class RayNodes:
             eventually(lambda: not self.processes(), lambda: f"still there: {left}", 30)
         finally:
             self._server.process.kill()
-            for process in self.processes():
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
+            end_marked(self.mark)
             shutil.rmtree(self._place, ignore_errors=True)
 
     # -- what is at work there ---------------------------------------------------------------------------
