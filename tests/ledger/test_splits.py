@@ -605,7 +605,10 @@ def test_a_column_of_that_name_is_never_hidden(outputs: Path, listed: Path, fold
     base = ["run", own, "--recipe", "words", "--root", "inputs", "--workers", "0", "--quiet"]
     assert here(capfd, *base, "--output", folder / "own").code == 0
     said = here(capfd, "split", folder / "own")
-    assert (said.code, "already has a column 'split'" in said.err) == (2, True)
+    assert (said.code, "already has a column 'split', which comes from the dataset list" in said.err) == (
+        2,
+        True,
+    )
     assert read_table(folder / "own/manifest.csv")[0]["split"] == "mine"
     assert "run again with --rename split=NEW, which redoes the inputs (metadata: in the recipe)" in said.err
     said = here(capfd, *base[:-1], "--output", folder / "own", "--rename", "split=own")
