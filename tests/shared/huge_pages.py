@@ -1,7 +1,8 @@
 """Memory in huge pages, so that it costs little to fork a process that has loaded much.
 
 A fork copies an entry for each page, and the end of the fork removes them: 100,000 for 400 MB. The tests fork
-so often that this takes a quarter of their CPU time; with huge pages, on Linux 6.1 and later, half of that.
+so often that this is a quarter of their CPU time. With huge pages, on Linux 6.1 and later, three folders of
+tests took 46 s in the kernel instead of 58.
 """
 
 import ctypes
