@@ -17,7 +17,7 @@ from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.keeping import refuse_keep_column
 from splitter.ledger.recipe_record import how_before, what_changed
 from splitter.ledger.records import DONE, FAILED, SKIPPED
-from splitter.ledger.run_files import DROPPED, PIPELINE
+from splitter.ledger.run_files import COLUMNS, DROPPED, PIPELINE
 from splitter.ledger.tables import refuse_column, refuse_in_the_way
 from splitter.ledger.unsynced import Unsynced
 from splitter.storage.layout import shard_of
@@ -101,27 +101,16 @@ def decide(
     The journal is as `recover` leaves it, or will leave it. `tell` is called before anything that takes long.
     `needed` has the keys of inputs whose outputs were dropped, but are needed again.
     """
-    options, storage = run.options, run.storage
-    if storage.exists(PIPELINE.name):
-        raise Refused(
-            f"{storage.root}: is the folder of a pipeline, with a folder for each stage; choose another "
-            "--output"
-        )
-    refuse_column(storage, run.table.header)
-    refuse_keep_column(storage, run.table.header, options.keep)
-    refuse_in_the_way(storage, options.other_tables)
+    storage = run.storage
     generation = journal.next_generation
     before, earlier = how_before(storage)
     earlier = [*earlier, before]
     sinks = (
-        set() if options.fresh else {one.get("sink") for one in earlier} - {None, "files", run.how["sink"]}
+        set()
+        if run.options.fresh
+        else {one.get("sink") for one in earlier} - {None, "files", run.how["sink"]}
     )
-    if not options.fresh:
-        _refuse_another_layout(run, journal, before)
-    if sinks:
-        _refuse_to_lose_shards(run, journal, sinks)
-    if run.groups is not None and not (options.fresh or options.prune or run.listed.is_part):
-        refuse_samples_without_rows(run, journal)
+    _refuse(run, journal, before, sinks)
     removed, dropped = _removed(run, journal)
     left = journal.without(np.setdiff1d(removed, dropped))
     displaced = _in_other_shards(run, left) if sinks else np.empty(0, "i8")
@@ -150,6 +139,26 @@ def decide(
         # when a shard is made again, unchanged outputs in it move, too
         replaces=bool(len(removed) or len(displaced) or (redone and len(state.todo)) or len(state.renewed)),
     )
+
+
+def _refuse(run: Assignment, journal: Journal, before: dict[str, Any], sinks: set[Any]) -> None:
+    """Refuse what must not be done in this output folder; `sinks` are other sinks of earlier runs."""
+    options, storage = run.options, run.storage
+    if storage.exists(PIPELINE.name):
+        raise Refused(
+            f"{storage.root}: is the folder of a pipeline, with a folder for each stage; choose another "
+            "--output"
+        )
+    refuse_column(storage, run.table.header)
+    refuse_keep_column(storage, run.table.header, options.keep)
+    refuse_in_the_way(storage, options.other_tables)
+    if not options.fresh:
+        _refuse_another_layout(run, journal, before)
+        _refuse_lost_columns(run, journal)
+    if sinks:
+        _refuse_to_lose_shards(run, journal, sinks)
+    if run.groups is not None and not (options.fresh or options.prune or run.listed.is_part):
+        refuse_samples_without_rows(run, journal)
 
 
 def compare(run: Assignment, journal: Journal, damaged: np.ndarray, generation: int) -> State:
@@ -250,6 +259,15 @@ def _damaged(
         # if files were dropped on purpose, `needed` says which to make again
         entries = unsynced.lost(run.storage, journal)
     return journal.entries["key"][entries]
+
+
+def _refuse_lost_columns(run: Assignment, journal: Journal) -> None:
+    """Refuse tables whose columns are lost: a trial may find others, so that shards would differ."""
+    sink, storage = run.job.sink, run.storage
+    if sink.needs_columns and not storage.exists(COLUMNS.name):
+        names = journal.outputs_of_each(journal.with_outputs(journal.done()))
+        if any(shard_of(one[0])[0].endswith(sink.suffix) for one in names if one):
+            raise COLUMNS.missing(storage)
 
 
 def _refuse_another_layout(run: Assignment, journal: Journal, before: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from sounds import tone
 
 from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.dataset import Result
+from splitter.errors import StorageError
 from splitter.sinks import parquet
 from splitter.testing.sinks import Gives, ShardConformance
 
@@ -153,6 +154,24 @@ def test_columns_stay_what_they_were(folder: Path):
     assert (out / "shards" / "shard-000000.parquet").read_bytes() == before
     make(folder, [{"x": "text"}, {}], [{"x": 2}, {}], fresh=True)
     assert values(out, "x") == [("text",), ("2",)]
+
+
+def test_shards_whose_columns_are_lost_are_not_mixed_with_others(folder: Path):
+    """A trial would find the columns of what comes first now."""
+    out = make(folder, [{"x": 1}, {}], [{"x": 2}, {}])
+    (out / ".splitter" / "columns.json").unlink()
+    before = tree(out)
+    advice = "columns.json: does not exist; restore it, or start over with --fresh"
+    for options in ({}, {"prune": True}):
+        with pytest.raises(StorageError, match=advice):
+            make(folder, [{"y": 1}, {}], [{"x": 2}, {}], [{"x": 3}, {}], **options)
+        assert tree(out) == before
+    make(folder, [{"x": 1}, {}], [{"x": 2}, {}], sink="webdataset")
+    make(folder, [{"y": 1}, {}], [{"y": 2}, {}])
+    assert values(out, "y") == [(1,), (2,)]
+    (out / ".splitter" / "columns.json").unlink()
+    make(folder, [{"z": 1}, {}], [{"z": 2}, {}], fresh=True)
+    assert values(out, "z") == [(1,), (2,)]
 
 
 def test_a_run_in_which_no_input_gives_a_file(folder: Path):
