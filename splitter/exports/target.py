@@ -53,6 +53,8 @@ class ExportTarget:
         self.copied = self.linked = 0
         refuse_folder(folder)
         _refuse_removal(f"{folder}{REPLACED}")
+        _refuse_of_another(folder)
+        _refuse_of_another(f"{folder}{REPLACED}")
         self._lock = self._begin()
 
     def _begin(self) -> IO[str]:
@@ -274,6 +276,17 @@ def _refuse_removal(folder: str) -> None:
     if os.path.islink(folder):
         raise Refused(f"{folder}: is a link; remove it, or choose another folder with -o")
     refuse_folder(folder)
+
+
+def _refuse_of_another(folder: str) -> None:
+    """Refuse to replace an export that only another user can remove."""
+    for path in (folder, f"{folder}/{MARKER}"):
+        owners = (0, os.lstat(path).st_uid) if os.path.lexists(path) else ()
+        # the owner can make it writable
+        if owners and os.geteuid() not in owners and not os.access(path, os.W_OK):
+            raise Refused(
+                f"{folder}: belongs to another user; remove it as its owner, or choose another folder with -o"
+            )
 
 
 def refuse_folder(folder: str) -> None:

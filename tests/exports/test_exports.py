@@ -264,6 +264,23 @@ def test_an_export_of_another_user_is_left_alone(made: Path, monkeypatch):
     assert (partial / "names.txt").exists()
 
 
+@pytest.mark.parametrize("ending", ["", ".replaced"])
+def test_a_finished_export_of_another_user_is_refused_before_any_work(made: Path, monkeypatch, ending: str):
+    """Where the new one goes, or put aside by an earlier export that could not remove it."""
+    export = made / f"theirs {len(ending)}"
+    name = f"{export.name}{ending}"
+    splitter.export(made / "files", "names", made / name)
+    before = tree(made / name)
+    me, there = os.geteuid(), os.access
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    monkeypatch.setattr(os, "access", lambda path, mode: ".splitter-export" not in path and there(path, mode))
+    monkeypatch.setattr(ExportTarget, "path", lambda *_: pytest.fail("the export has begun"))
+    with pytest.raises(Refused, match=f"{name}: belongs to another user; remove it as its owner, or choose"):
+        splitter.export(made / "files", "names", export)
+    assert tree(made / name) == before
+    assert not Path(f"{export}.partial").exists()
+
+
 @pytest.mark.parametrize("ending", [".partial", ".replaced"])
 def test_an_export_that_a_link_names_is_left_alone(made: Path, tmp_path: Path, monkeypatch, ending: str):
     """Where a new one is written, or the one before put aside: the link is refused, before any work."""
