@@ -104,7 +104,7 @@ def _reader(folder: str) -> "OutputReader":
 
 
 class OutputReader:
-    """A reader of the outputs of one folder; in each process, the shards that it opened last stay open."""
+    """A reader of the outputs of one folder; in each process, the shards that it used last stay open."""
 
     def __init__(self, folder: str | os.PathLike[str], remedy: str = READ_ANEW) -> None:
         """Open nothing before the first output is read; messages about damage end with `remedy`."""
@@ -149,8 +149,10 @@ class OutputReader:
                 # check this before memory is allocated for the content
                 raise self._differs(wanted, self._of_size(there, wanted.size))
             return self._as_stated(wanted, self._files.read(name, gaps=wanted.size is not None))
-        known = self._shards.get(shard)
+        known = self._shards.pop(shard, None)
         if known is not None:
+            # behind the others: if there are too many, the first is closed
+            self._shards[shard] = known
             try:
                 return self._as_stated(wanted, known.read(name, wanted.size, wanted.shard_offset))
             except StorageError:

@@ -20,7 +20,8 @@ from written_shards import as_shards
 
 import splitter
 from splitter.errors import Refused, StorageError
-from splitter.outputs.reader import Address, OutputReader, shard_of
+from splitter.outputs import reader
+from splitter.outputs.reader import Address, OutputReader, TarShardReader, shard_of
 from splitter.stores import retries
 
 PARTS = {"a.txt": "abcdefg", "b.txt": "hijkl", "sub/c.txt": "mnöp", "d.txt": ""}
@@ -203,6 +204,21 @@ def test_shards_that_were_made_anew_are_opened_anew(
         as_shards(files, outputs, kind, per_shard=2)
     again = with_output(outputs)
     assert [splitter.read_output(row) for _, row in again.iterrows()] == expected
+
+
+def test_of_many_shards_those_used_last_stay_open(files: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """One that is read all the time is not closed for others that are read once."""
+    outputs = as_shards(files, folder / "shards", "tar", per_shard=2)
+    opened: list[str] = []
+    monkeypatch.setattr(reader, "MOST_OPEN", {".tar": 2})
+    monkeypatch.setattr(
+        reader, "TarShardReader", lambda *given: opened.append(given[1]) or TarShardReader(*given)
+    )
+    rows = {shard_of(row["output"])[0]: row for _, row in with_output(outputs).iterrows()}
+    first, second, third, *_ = rows.values()
+    for row in (first, second, first, third, first):
+        assert splitter.read_output(row)
+    assert opened == [*rows][:3]
 
 
 def test_a_file_that_is_gone_is_one_clear_error(outputs: Path):
