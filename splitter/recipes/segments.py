@@ -74,8 +74,9 @@ class Segments(SoundRecipe):
         keys = super().metadata_keys(columns)
         if self.merge is None:
             return keys | {*(() if self._are_rows(columns) else ("label",))}
-        # a merged piece has the text of all its rows, not that of the first
-        return keys | {*LABEL_KEYS, *({"text"} & {*columns})}
+        # a merged piece has the text and the speakers of all its rows, not those of the first
+        merged = {"text", "speaker"} if self.merge.speakers else {"text"}
+        return keys | {*LABEL_KEYS, *(merged & {*columns})}
 
     def _are_rows(self, columns: Iterable[str]) -> bool:
         """Return whether the rows of the list are the annotations."""

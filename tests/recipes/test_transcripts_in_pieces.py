@@ -282,6 +282,23 @@ def test_rows_of_the_list_are_merged(sounds, capfd):
     assert (row["start"], row["sentence"], row["text"], row["labels"]) == ("1", "a", "a b", "a|b")
 
 
+def test_the_speakers_of_merged_rows_are_not_only_the_first(sounds, capfd):
+    """Its column is renamed, so that `speaker` can name all; without --merge-speakers there is one."""
+    rows = [["r.wav", "1", "2", "Anna"], ["r.wav", "2", "3", "Ben"], ["r.wav", "3", "4", "Ben"]]
+    write_list(sounds, [["input", "start", "end", "speaker"], *rows])
+    out = sounds.parent / "out"
+    command = ["run", sounds, "--recipe", "segments", "--merge", "2:9", "--workers", "1", "-o", out]
+    assert here(capfd, *command).code == 0
+    assert [row["speaker"] for row in read_table(out / "manifest.csv")] == ["Anna", "Ben"]
+    said = here(capfd, *command, "--merge-speakers")
+    assert said.code == 2
+    assert "a column 'speaker', which metadata of the recipe would hide; use --rename speaker=NEW" in said.err
+    assert here(capfd, *command, "--merge-speakers", "--rename", "speaker=speaker_id").code == 0
+    assert [(row["speaker"], row["speaker_id"]) for row in read_table(out / "manifest.csv")] == [
+        ("Anna|Ben", "Anna")
+    ]
+
+
 def test_the_end_of_the_recording_is_the_end(sounds, capfd):
     """A cue that goes on is shortened; one that starts later is an error of the recording."""
     notes = "start,end,text\n4,5,a\n5.2,7,b\n"
