@@ -131,6 +131,9 @@ class _Drivers:
         # the stages whose outputs these take, and that do not run now
         others = {stage.before for stage in stages if stage.before and stage.before not in stages}
         ends = {stage.name: COMPLETE if _was_complete(stage) else INCOMPLETE for stage in others}
+        for stage in stages:
+            if stage.before in others and ends[stage.before.name] == INCOMPLETE:
+                _refuse_part_of_shards(stage, stage.before)
         self._states = {stage.name: StageState() for stage in (*stages, *others)}
         for name, end in ends.items():
             self._states[name].end = end
@@ -279,6 +282,15 @@ def _was_complete(stage: Stage) -> bool:
     journal = Journal(storage)
     journal.load()
     return InputStatus.of(storage, journal, keys).is_complete
+
+
+def _refuse_part_of_shards(stage: Stage, before: Stage) -> None:
+    """Refuse to make shards from what an incomplete stage has made so far: more inputs would share them."""
+    if stage.options.sink != "files":
+        raise Refused(
+            f"stage {stage.name}: makes shards, but {before.name} has not finished; run that first, or "
+            "leave --only out"
+        )
 
 
 def _tell(end: PipelineEnd, display: PipelineDisplay, stages: Sequence[Stage]) -> None:

@@ -89,6 +89,18 @@ def test_a_stage_alone_removes_nothing_after_a_kill(inputs: Path, monkeypatch: p
     assert len(_files(inputs.parent / "out" / "third")) == 24 * 4
 
 
+def test_a_stage_alone_says_why_it_makes_no_shards(inputs: Path):
+    """Inputs that the stage before has not done yet would share them."""
+    pipeline = Pipeline(inputs.parent / "out")
+    first = pipeline.stage("first", Halves(str(inputs)), workers=0, limit=1)
+    pipeline.stage("shards", Copy(first), workers=0, sink="webdataset")
+    pipeline.run(until="first", quiet=True)
+    why = "stage shards: makes shards, but first has not finished; run that first, or leave --only out"
+    with pytest.raises(Refused, match=why):
+        pipeline.run(only="shards", quiet=True)
+    assert not (inputs.parent / "out" / "shards").exists()
+
+
 def test_files_that_were_dropped_are_missed_by_name(inputs: Path):
     """A stage alone does not go through all of them to find out; a plan changes nothing."""
     for path in sorted(inputs.iterdir())[3:]:
