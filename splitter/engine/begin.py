@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from splitter.engine.assignment import Assignment
-from splitter.engine.changes import changed_inputs
+from splitter.engine.changes import changed_code, changed_inputs
 from splitter.engine.decide import Decision, compare, damaged_still
 from splitter.engine.display import Display
 from splitter.engine.rounds import Progress
@@ -13,11 +13,12 @@ from splitter.inputs.labels import RowTally
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import keep_list
-from splitter.ledger.recipe_record import note_how
+from splitter.ledger.recipe_record import code_before, note_how
 from splitter.ledger.records import FAILED
 from splitter.ledger.status import keep_stale
 from splitter.ledger.tables import take_away
 from splitter.ledger.unsynced import forget_unsynced, noted_now
+from splitter.system.recipe_code import code_state
 from splitter.text.show import NAMES_SHOWN, show_count, show_names
 
 
@@ -58,6 +59,8 @@ def announce(
         why = _why(run, decision, journal, changed)
         display.alert(f"{show_count(len(changed), 'finished input')} changed and will be redone{why}")
     _tell_failed(run, decision, journal, display)
+    if hint := changed_code(run, decision.state, journal):
+        display.warn(hint)
     if not (decision.has_work or progress.counts.inputs):
         display.say(_why_nothing(run, decision, journal))
 
@@ -135,7 +138,9 @@ def begin(run: Assignment, decision: Decision, journal: Journal, progress: Progr
         take_away(storage)
     # before the list: if the run dies in between, a manifest may lack rows, but never has wrong ones
     keep_stale(storage, journal, decision.state.entries[decision.state.stale])
-    note_how(storage, run.how, decision.earlier)
+    # if only a part of the list is known, the run that follows still has to say that the code has changed
+    code = code_before(storage) if run.listed.is_part else code_state(type(run.job.dataset))
+    note_how(storage, run.how, decision.earlier, code)
     if run.options.keep is not None:
         KeepRule.store(storage, run.options.keep)
     if run.groups is not None:

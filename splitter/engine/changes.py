@@ -1,13 +1,20 @@
 """Why inputs are redone, in words: which column, label or file has changed."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from splitter.engine.assignment import Assignment
 from splitter.ledger.journal import Journal
+from splitter.ledger.recipe_record import code_before
+from splitter.ledger.records import DONE, SKIPPED
+from splitter.system.recipe_code import code_state
 from splitter.text.csv import parse_rows
-from splitter.text.show import NAMES_SHOWN, one_line, shortened
+from splitter.text.show import NAMES_SHOWN, one_line, shortened, show_count
+
+if TYPE_CHECKING:
+    from splitter.engine.decide import State
 
 COLUMNS_SHOWN = 5
 
@@ -36,6 +43,23 @@ def _together(names: list[str], what: str) -> list[str]:
     more = len(names) - COLUMNS_SHOWN
     others = f" and {more:,} more" if more > 0 else ""
     return [f"columns {', '.join(names[:COLUMNS_SHOWN])}{others} are {what}"]
+
+
+def changed_code(run: Assignment, state: "State", journal: Journal) -> str:
+    """Return a hint if the recipe's code has changed since the last run, but finished inputs stay."""
+    finished = np.isin(journal.status(state.entries), (DONE, SKIPPED))
+    finished[state.todo] = finished[state.stale] = False
+    recipe = type(run.job.dataset)
+    now = code_state(recipe) if finished.any() else ""
+    before = code_before(run.storage) if now else ""
+    # other versions of Python read code in other ways
+    if not before or now == before or now.split()[0] != before.split()[0]:
+        return ""
+    count = show_count(int(finished.sum()), "finished input")
+    return (
+        f"the code of {recipe.__name__} has changed since the last run, but not its version: {count} will "
+        "not be redone, unless you increase `version`"
+    )
 
 
 def changed_inputs(run: Assignment, journal: Journal, indexes: np.ndarray) -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 from splitter.dataset import ProcessorDataset
 from splitter.engine.assignment import Assignment, read_assignment, read_request
 from splitter.engine.begin import why_no_inputs
-from splitter.engine.changes import changed_inputs
+from splitter.engine.changes import changed_code, changed_inputs
 from splitter.engine.decide import Decision, decide
 from splitter.engine.display import Display
 from splitter.forecast.estimate import LONGEST_TRIAL, Outlook
@@ -169,6 +169,8 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
         journal = Journal(storage)
         journal.peek(with_promises=True)
         decision = decide(run, journal)
+        if hint := changed_code(run, decision.state, journal):
+            display.warn(hint)
         plan = Forecast(storage.root, free=free, removed=decision.pruned)
         _count(plan, run, decision, journal)
         plan.changes = _changes(run, decision, journal)

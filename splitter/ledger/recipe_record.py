@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PARAMETER = "parameter "
 # the key in RUN for the ways in which earlier runs processed inputs
 _EARLIER = "earlier"
+# the key in RUN for the state of the recipe's code, which is not part of any fingerprint
+_CODE = "code"
 
 
 def recipe_how(dataset: "ProcessorDataset", tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -63,7 +65,13 @@ def how_before(storage: Storage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return RUN.load(storage, _how) or ({}, [])
 
 
+def code_before(storage: Storage) -> str:
+    """Return the state of the recipe's code at the last run; empty if it is unknown."""
+    return RUN.load(storage, lambda before, _: str(before.get(_CODE, ""))) or ""
+
+
 def _how(before: dict[str, Any], _: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    before.pop(_CODE, None)
     earlier = [*map(dict, before.pop(_EARLIER, []))]
     for one in (before, *earlier):
         if not isinstance(one.get("sink", ""), str) or not isinstance(one.get("field", {}), dict):
@@ -92,13 +100,13 @@ def what_changed(how: dict[str, Any], earlier: list[dict[str, Any]]) -> list[str
     return changes
 
 
-def note_how(storage: Storage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
+def note_how(storage: Storage, how: dict[str, Any], earlier: list[dict[str, Any]], code: str = "") -> None:
     """Store how this run processes inputs, and how earlier runs made the outputs that it has not replaced."""
-    RUN.save(storage, {**how, _EARLIER: earlier}, pretty=True)
+    RUN.save(storage, {**how, _EARLIER: earlier, **({_CODE: code} if code else {})}, pretty=True)
 
 
 def forget_earlier(storage: Storage) -> None:
     """Remove the notes on how earlier runs processed inputs, since all outputs are now as of the last run."""
     how, earlier = how_before(storage)
     if earlier:
-        note_how(storage, how, [])
+        note_how(storage, how, [], code_before(storage))

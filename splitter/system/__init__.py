@@ -12,7 +12,7 @@ stderr              silence the error stream of C libraries
 memory              the memory that a process takes, and files in memory
 cpus                the CPUs that this process may use
 pickling            pickle a value together with the code of its class
-recipe_code         send the code of a recipe to another machine
+recipe_code         send the code of a recipe to another machine; tell whether it has changed
 imports             make heavy imports quick
 temporary_folders   make temporary folders, and remove those that killed processes left
 durability          force files and folders to disk, and notice that the machine was restarted

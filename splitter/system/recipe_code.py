@@ -1,9 +1,11 @@
-"""Send a recipe's code to a machine that does not have its file.
+"""A recipe's code: send it to a machine that does not have its file, and tell whether it has changed.
 
 The Python files in the recipe's folder are sent as text, and imported from memory on the other machine.
 """
 
+import ast
 import contextlib
+import functools
 import importlib.util
 import os
 import sys
@@ -14,10 +16,13 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
+import xxhash
+
 from splitter.system.package import PACKAGE_FOLDER
 
 MOST_BYTES = 10_000_000
 MOST_FILES = 2_000
+_WITH_DOCSTRING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class ModuleText(NamedTuple):
@@ -42,6 +47,40 @@ def code_beside(recipe: type) -> dict[str, ModuleText]:
     if module.__name__ not in {"__main__", *found} and module.__file__:
         found[module.__name__] = _read(module.__file__)
     return found
+
+
+def code_state(recipe: type) -> str:
+    """Return a checksum of a recipe's classes and what they use of their files; empty if it is installed.
+
+    Comments and docstrings do not count; neither do other files that it imports.
+    """
+    found: list[str] = []
+    with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError, RecursionError):
+        for one in recipe.__mro__:
+            file = getattr(sys.modules.get(one.__module__), "__file__", None) or ""
+            if file.endswith(".py") and not _is_installed(os.path.dirname(file)):
+                found += _definitions(_read(file).text, one.__qualname__.partition(".")[0])
+    version = "{}.{}".format(*sys.version_info)
+    return f"{version} {xxhash.xxh3_128_hexdigest(chr(0).join(found).encode())}" if found else ""
+
+
+def _definitions(text: str, name: str) -> list[str]:
+    """Return the definition of a name in a file, and those in the same file that it uses, as trees."""
+    named: dict[str, list[ast.stmt]] = {}
+    for statement in ast.parse(text).body:
+        for target in getattr(statement, "targets", [getattr(statement, "target", statement)]):
+            named.setdefault(getattr(target, "name", getattr(target, "id", "")), []).append(statement)
+    used, trees = [name], []
+    # more are added meanwhile
+    for one in used:
+        for statement in named.get(one, ()):
+            for node in ast.walk(statement):
+                if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False):
+                    del node.body[0]
+                elif isinstance(node, ast.Name) and node.id in named and node.id not in used:
+                    used.append(node.id)
+            trees.append(ast.dump(statement))
+    return trees
 
 
 class TextImporter(MetaPathFinder, InspectLoader):
@@ -91,8 +130,13 @@ def _root_of(module: ModuleType) -> str:
 
 def _is_installed(folder: str) -> bool:
     """Return whether a folder belongs to Python, its packages or splitter, which every machine has."""
+    return any(_is_below(folder, one) for one in _folders_of_packages())
+
+
+@functools.cache
+def _folders_of_packages() -> tuple[str, ...]:
     folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return any(_is_below(folder, one) for one in (PACKAGE_FOLDER, *filter(None, folders)))
+    return (PACKAGE_FOLDER, *filter(None, folders))
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -60,3 +60,56 @@ def test_a_failed_input_that_was_replaced_is_tried_again_and_named(folder, capfd
         0,
         "1 failed input changed and will be tried again (b.txt: its file)",
     )
+
+
+CODE = """
+from splitter import OutputFile, ProcessorDataset
+
+FACTOR = 2
+
+
+def longer(text):
+    return text * FACTOR
+
+
+def unused():
+    return 1
+
+
+class Longer(ProcessorDataset):
+    def process(self, input_file):
+        return [OutputFile("0.txt", longer(input_file.read_text()))], {}
+"""
+
+
+def test_code_that_changed_without_its_version_is_named_once(folder, capfd):
+    """Also in functions and constants that the class uses; not if only comments changed, or the rest."""
+    write_files(folder, {"a.txt": "alpha", "b.txt": "beta", "own.py": CODE})
+    write_files(folder, {"list.csv": "input\na.txt\nb.txt\n"})
+    arguments = [folder / "list.csv", "--recipe", f"{folder / 'own.py'}:Longer", "--output", folder / "out"]
+
+    def notes(command: str, *changes: tuple[str, str]) -> list[str]:
+        text = (folder / "own.py").read_text()
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        (folder / "own.py").write_text(text)
+        said = here(capfd, command, *arguments, *(["--workers=0"] if command == "run" else []))
+        assert said.code == 0, said.err
+        return [line for line in said.lines if "the code of" in line]
+
+    hint = (
+        "note: the code of Longer has changed since the last run, but not its version: 2 finished inputs "
+        "will not be redone, unless you increase `version`"
+    )
+    assert notes("run") == []
+    documented = ("(self, input_file):\n", '(self, input_file):\n        """Twice."""  # or more\n')
+    assert notes("run", documented, ("return 1", "return 2")) == []
+    assert notes("plan", ("text * FACTOR", "FACTOR * text")) == [hint]
+    assert notes("run") == [hint]
+    assert notes("run") == notes("plan") == []
+    assert notes("run", ("FACTOR = 2", "FACTOR = 3")) == [hint]
+    assert (folder / "out/a/0.txt").read_text() == "alphaalpha"
+    in_new_version = ("    def process", "    version = 2\n\n    def process")
+    assert notes("run", in_new_version, ("FACTOR = 3", "FACTOR = 4")) == []
+    assert (folder / "out/a/0.txt").read_text() == "alpha" * 4
