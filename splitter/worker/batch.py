@@ -34,12 +34,16 @@ from splitter.text.urls import LONGEST_NAME, is_url, without_secrets
 from splitter.worker.failures import (
     SCRATCH_SHOWN,
     Blame,
+    ForeignStorageError,
     after_batch,
     failure_of,
     in_one_line,
     kind_and_line,
     may_pass,
     not_read,
+    user_call,
+    user_content,
+    user_items,
 )
 from splitter.worker.messages import Batch, Failure, Problems, Report, Tried, WorkCounts
 from splitter.worker.rows import Metadata, OutputRow
@@ -174,7 +178,7 @@ class BatchInProgress:
         """Process one input; return False if reading it failed in a way that may be temporary."""
         surroundings = self.tools.surroundings
         try:
-            self._store(index, checked_result(self.tools.process(self._take(index))))
+            self._store(index, checked_result(user_call(self.tools.process, self._take(index))))
         except (StorageError, Interrupted):
             # an input that has closed descriptors is to blame, not the storage
             surroundings.end_if_harmed()
@@ -188,6 +192,7 @@ class BatchInProgress:
         except BaseException as error:
             surroundings.after_user_code()
             self.sink.drop_input()
+            error = error.error if isinstance(error, ForeignStorageError) else error
             if isinstance(error, OSError) and error.errno in FULL:
                 raise StorageError.of(error, error.filename or "a temporary file") from error
             if attempt <= self.job.retries and may_pass(error):
@@ -252,10 +257,10 @@ class BatchInProgress:
                     indexes.append(index)
         self.tools.mark(TOGETHER)
         try:
-            results = together(inputs)
+            results = user_call(together, inputs)
             if isinstance(results, Sized) and len(results) != len(inputs):
                 raise BadResult(f"process_batch gave {len(results)} results for {len(inputs)} inputs")  # noqa: TRY301
-            for index, result in zip(indexes, results, strict=True):
+            for index, result in zip(indexes, user_items(results), strict=True):
                 self._store(index, checked_result(result))
         except (StorageError, Interrupted):
             surroundings.end_if_harmed()
@@ -263,6 +268,7 @@ class BatchInProgress:
         except BaseException as error:  # noqa: BLE001 - a user's method may raise anything
             surroundings.after_user_code()
             self.sink.drop_input()
+            error = error.error if isinstance(error, ForeignStorageError) else error
             # as text: the exception would keep alive what the batch used, such as memory of a GPU
             self._batch_failure = failure_of(error, 1)
             self.report.counts.one_by_one = 1
@@ -277,7 +283,7 @@ class BatchInProgress:
         names: set[str] = set()
         folder = ""
         size = files = 0
-        for output in outputs:
+        for output in user_items(outputs):
             surroundings.before_output()
             if not isinstance(output, OutputFile):
                 raise BadResult(
@@ -291,7 +297,7 @@ class BatchInProgress:
                 _check_name(name, names)
                 if not (folder or self.job.layout.naming):
                     folder = self._folder(index)
-                stored = self.sink.store(folder, name, content, self._scratch)
+                stored = self.sink.store(folder, name, user_content(content), self._scratch)
                 where = self.tools.rows.location(stored)
                 size += stored.size or 0
                 files += 1

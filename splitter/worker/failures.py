@@ -5,18 +5,27 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from splitter.dataset import ProcessorDataset
-from splitter.errors import BadResult, InputError, UnreadableInput
+from splitter.errors import FULL, BadResult, InputError, StorageError, UnreadableInput
+from splitter.records import Content, Deferred
 from splitter.system.package import PACKAGE_FOLDER
+from splitter.system.temporary_folders import NoTemporarySpace
 from splitter.text.csv import in_unicode
 from splitter.worker.messages import Failure
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 LONGEST_MESSAGE = 10_000
 SCRATCH_SHOWN = "{scratch}"
 # the modules that a traceback runs through before it reaches the user's code
-_OWN = {f"splitter.worker.{name}" for name in ("worker", "batch", "fused", "group")} | {"splitter.dataset"}
+_OWN = {f"splitter.worker.{name}" for name in ("worker", "batch", "failures", "fused", "group")}
+_OWN |= {"splitter.dataset"}
 _PACKAGE = f"{PACKAGE_FOLDER}/"
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _SCRATCH = re.compile(
@@ -24,6 +33,47 @@ _SCRATCH = re.compile(
 )
 _STEP = re.compile(r'^[ |]*File "(.+)", line (\d+)', re.MULTILINE)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
+
+
+class ForeignStorageError(Exception):
+    """A StorageError that user code raised, such as by `read_output`: it is not about the run's own output.
+
+    Attributes:
+        error: The error that user code raised.
+    """
+
+    def __init__(self, error: StorageError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def user_call(function: Callable[[Given], Made], argument: Given) -> Made:
+    """Call user code; if it raises a StorageError, that is an error of its input."""
+    try:
+        return function(argument)
+    except StorageError as error:
+        raise _of_user_code(error) from error.__cause__
+
+
+def user_items(made: Iterable[Made]) -> Iterator[Made]:
+    """Yield the items that user code makes, which may be a generator."""
+    try:
+        yield from made
+    except StorageError as error:
+        raise _of_user_code(error) from error.__cause__
+
+
+def user_content(content: Content) -> Content:
+    """Return the content of an output, as user code gave it, for a sink."""
+    if callable(content) and not isinstance(content, (Deferred, os.PathLike)):
+        return partial(user_call, content)
+    return content
+
+
+def _of_user_code(error: StorageError) -> Exception:
+    """Return the error to raise for a StorageError of user code: only a full disk may stop the run."""
+    is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL
+    return error if is_full or isinstance(error, NoTemporarySpace) else ForeignStorageError(error)
 
 
 def failure_of(error: BaseException, attempts: int, renamed: tuple[str, str] | None = None) -> Failure:
