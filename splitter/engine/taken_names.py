@@ -1,6 +1,6 @@
 """Refuse inputs whose outputs would collide with those of other inputs from earlier runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,10 +36,9 @@ def _refuse_folders_of_gone(run: Assignment, journal: Journal, state: "State") -
     holders: dict[int, int] = {}
     around: dict[int, int] = {}
     for entry, names in zip(state.gone.tolist(), journal.outputs_of_each(state.gone), strict=True):
-        if names:
-            folder, *above = folders_around(same_name(names[0]))
+        for folder in _folders_of(names):
             holders[hash(folder)] = entry
-            around.update((hash(parent), entry) for parent in above)
+            around.update((hash(parent), entry) for parent in folders_around(folder))
     suspects = np.isin(found.folders[state.todo], [*holders, *around])
     suspects |= np.isin(found.outer_folders, [*holders]).any()
     for index in state.todo[suspects].tolist():
@@ -109,6 +108,12 @@ def _claims_of(run: Assignment, index: int) -> Iterator[tuple[int, int]]:
         yield hash(layout.naming.claim(row, layout.folder(layout.key(row[table.at])))), index
 
 
+def _folders_of(names: Iterable[str]) -> set[str]:
+    """Return the folders that hold outputs: one without --name, otherwise several, or none at the top."""
+    folders = {name.rpartition("/")[0] for name in names}
+    return {same_name(folder) for folder in folders if folder}
+
+
 class TakenFolders:
     """The folders with outputs of earlier inputs, while only a part of the list is known."""
 
@@ -116,11 +121,10 @@ class TakenFolders:
         """Take the entries of inputs that may be gone, or may come later in the list."""
         folders, keys, around = list[int](), list[int](), set[int]()
         of_each = zip(entries.tolist(), journal.outputs_of_each(entries), strict=True)
-        for entry, (name, *_) in ((entry, names) for entry, names in of_each if names):
-            folder, *above = folders_around(same_name(name))
+        for entry, folder in ((entry, folder) for entry, names in of_each for folder in _folders_of(names)):
             folders.append(hash(folder))
             keys.append(int(journal.entries["key"][entry]))
-            around.update(map(hash, above))
+            around.update(map(hash, folders_around(folder)))
         order = np.argsort(np.array(folders, "i8"), kind="stable")
         self._folders, self._keys = np.array(folders, "i8")[order], np.array(keys, "u8")[order]
         self._around = np.fromiter(around, "i8", len(around))

@@ -446,6 +446,17 @@ def test_names_that_another_input_still_has_are_refused(folder: Path, capfd, cas
     assert len(made(folder)) == 2 * len(rows)
 
 
+def test_outputs_at_the_top_of_an_input_that_is_gone(folder: Path, capfd):
+    """They are in no folder that an input could have."""
+    assert run(capfd, folder, "{speaker}-{source}_{index}").code == 0
+    said = run(capfd, folder, "", rows=ROWS[1:])
+    assert said.code == 0, said.err
+    assert "kept: the outputs of 1 input that is no longer in the list (a.txt)" in said.err
+    rows = read_table(folder / "out" / "manifest.csv")
+    gone = {"s1-a_0.txt", "s1-a_1.txt"}
+    assert {row["output"] for row in rows} | gone == {one for one in tree(folder / "out") if ".csv" not in one}
+
+
 def test_an_input_that_cannot_be_read_keeps_its_names(folder: Path, capfd):
     """Another one is refused as long as it has them, though its row says that it would get others."""
     assert run(capfd, folder, BY_SPEAKER).code == 0
