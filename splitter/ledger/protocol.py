@@ -14,10 +14,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from splitter.errors import StorageError
 from splitter.ledger.records import Record, RecordWriter
 from splitter.ledger.run_files import BEGUN_RECORD
-from splitter.storage.base import STAGING, Move, Storage
+from splitter.storage.base import STAGING, Move, Storage, staged_is_gone
 from splitter.storage.checked_file import sealed, unsealed
 from splitter.storage.layout import RECORDS
 from splitter.storage.names import is_clean, is_output, shown
@@ -104,11 +103,7 @@ class CommitProtocol:
     def keep_own(self, batch: str) -> None:
         """Keep a promise right after it was made, in the process that staged the files."""
         if not self.finish_batch(batch, is_own=True):
-            path = self.storage.path(f"{self.storage.staging}/{batch}")
-            raise StorageError(
-                f"{path}: the files staged there are gone; whatever removes them must leave .splitter alone; "
-                "run the same command again to continue"
-            )
+            raise staged_is_gone(self.storage.path(f"{self.storage.staging}/{batch}"))
 
     # -- a batch whose worker is gone
 

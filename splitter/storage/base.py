@@ -331,6 +331,14 @@ class Storage(Lock, RunFiles, Publishing, Inspection):
             raise unreadable(self.path(name), error.strerror or error) from error
 
 
+def staged_is_gone(path: str) -> StorageError:
+    """Return the error for staged files that something else has removed."""
+    return StorageError(
+        f"{path}: the files staged there are gone; whatever removes them must leave .splitter alone; run the "
+        "same command again to continue"
+    )
+
+
 def unreadable(path: str, reason: object) -> StorageError:
     """Return the error for a file of the run that cannot be read."""
     return StorageError(f"cannot read {path}: {reason}; {TO_CONTINUE}")

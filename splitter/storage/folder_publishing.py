@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from splitter.errors import NameTaken, StorageError
 from splitter.options import RunPart
-from splitter.storage.base import PATIENCE
+from splitter.storage.base import PATIENCE, staged_is_gone
 from splitter.storage.folder_steps import FolderSteps
 from splitter.storage.layout import OWN_FOLDER, folders_around
 from splitter.storage.tree import InTheWay
@@ -75,7 +75,10 @@ class FolderPublishing(FolderSteps):
 
     def publish_files(self, files: Sequence[tuple[str, str]]) -> None:
         for path, name in files:
-            self.move(path.removeprefix(f"{self.root}/"), name)
+            is_moved = self.move(path.removeprefix(f"{self.root}/"), name)
+            # on NFS, a rename that was asked for twice has succeeded, and says that there is no such file
+            if not (is_moved or self.exists(name)):
+                raise staged_is_gone(os.path.dirname(path))
 
     def _patiently(self, name: str, step: Callable[[], Done]) -> Done:
         """Repeat a step that fails because another worker removed the folder, left empty by stale outputs."""

@@ -18,7 +18,7 @@ from object_store import Bucket
 from sounds import tone, write_sound
 
 from splitter import OutputFile, ProcessorDataset
-from splitter.errors import BadResult, Refused
+from splitter.errors import BadResult, Refused, RunStopped
 from splitter.storage.naming import Naming
 
 HEADER = ["input", "speaker", "site"]
@@ -454,7 +454,9 @@ def test_outputs_at_the_top_of_an_input_that_is_gone(folder: Path, capfd):
     assert "kept: the outputs of 1 input that is no longer in the list (a.txt)" in said.err
     rows = read_table(folder / "out" / "manifest.csv")
     gone = {"s1-a_0.txt", "s1-a_1.txt"}
-    assert {row["output"] for row in rows} | gone == {one for one in tree(folder / "out") if ".csv" not in one}
+    assert {row["output"] for row in rows} | gone == {
+        one for one in tree(folder / "out") if ".csv" not in one
+    }
 
 
 def test_an_input_that_cannot_be_read_keeps_its_names(folder: Path, capfd):
@@ -485,6 +487,35 @@ def test_a_file_that_no_run_made_is_left_alone(folder: Path, capfd):
     mine.unlink()
     assert run(capfd, folder, BY_SPEAKER, "--retry-failed").code == 0
     assert len(made(folder)) == 6
+
+
+class Sweeping(ProcessorDataset):
+    """A recipe whose second input removes what the first has staged, as a program that cleans up might."""
+
+    def process(self, input_file):
+        if input_file.columns["staging"]:
+            for path in Path(input_file.columns["staging"]).rglob("0.txt"):
+                path.unlink()
+        return [OutputFile("0.txt", input_file.input)], {}
+
+
+def test_a_staged_file_that_was_removed_is_not_committed(folder: Path):
+    """As for outputs with a folder of their own; the next run makes it again."""
+    write_files(folder / "in", FILES)
+    out = folder / "out"
+
+    def run(staging: str) -> None:
+        write_list(folder / "list.csv", [["input", "staging"], ["in/a.txt", ""], ["in/b/a.txt", staging]])
+        Sweeping(folder / "list.csv").run(out, name="{path}_{index}", workers=0, batch_size=2, quiet=True)
+
+    with pytest.raises(RunStopped, match="the files staged there are gone"):
+        run(str(out / ".splitter" / "staging"))
+    assert read_table(out / "manifest.csv") == []
+    run("")
+    assert [(out / row["output"]).read_text() for row in read_table(out / "manifest.csv")] == [
+        "in/a.txt",
+        "in/b/a.txt",
+    ]
 
 
 def test_in_a_store(folder: Path, capfd, s3: Bucket, monkeypatch: pytest.MonkeyPatch):
