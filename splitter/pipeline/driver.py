@@ -130,7 +130,8 @@ class StageDriver:
                 progress.counts += self.fused.count()
         except Interrupted as interruption:
             if self.state.generation:
-                self._rest(progress, INCOMPLETE, interruption)
+                # with nothing left to do, this ends as if there had been no interruption
+                interruption.summary = self._rest(progress, INCOMPLETE, interruption)
             raise
         why = progress.stopped
         if end == INCOMPLETE and self._stage.options.sink != "files":

@@ -18,6 +18,7 @@ from splitter.ledger import journal
 from splitter.pipeline import driver, neighbours
 from splitter.pipeline.following import _Waves
 from splitter.pipeline.neighbours import StageState, Upstream
+from splitter.pipeline.running import run_stages
 from splitter.pipeline.status import plan_lines, status_lines
 from splitter.recipes.copy import Copy
 
@@ -99,6 +100,36 @@ def test_a_stage_alone_says_why_it_makes_no_shards(inputs: Path):
     with pytest.raises(Refused, match=why):
         pipeline.run(only="shards", quiet=True)
     assert not (inputs.parent / "out" / "shards").exists()
+
+
+class SlowlyHalves(Halves):
+    """The same; the last input takes longer than anybody waits."""
+
+    def process(self, input_file: InputFile):
+        time.sleep(1000 if input_file.name == "9.txt" else 0)
+        return super().process(input_file)
+
+
+def test_a_stage_interrupted_with_nothing_left_to_do_says_what_it_did(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pipeline = Pipeline(inputs.parent / "out")
+    first = pipeline.stage("first", SlowlyHalves(str(inputs)), workers=1, batch_size=1)
+    pipeline.stage("second", Copy(first), workers=1)
+    tell_waiting = _Waves._tell_waiting
+    interrupted = False
+
+    def interrupt(waves: _Waves) -> None:
+        nonlocal interrupted
+        tell_waiting(waves)
+        if waves._progress.counts.done == 23 * 2 and not interrupted:
+            interrupted = True
+            os.kill(os.getppid(), signal.SIGINT)
+
+    monkeypatch.setattr(_Waves, "_tell_waiting", interrupt)
+    end = run_stages(pipeline, pipeline.stages)
+    assert end.signal == signal.SIGINT
+    assert {name: stage.summary.done for name, stage in end.stages.items()} == {"first": 23, "second": 46}
 
 
 def test_files_that_were_dropped_are_missed_by_name(inputs: Path):
