@@ -221,9 +221,10 @@ class Ownership:
         if self.lost:
             raise StorageError(self.lost)
 
-    def _compare(self, objects: Objects) -> None:
+    def _compare(self, objects: Objects, stop: threading.Event | None = None) -> None:
         highest = max(_numbers(objects), default=0)
-        if highest != self.number:
+        # a beat that has waited long for the store may see the lock that this run itself has moved on to
+        if highest != self.number and not (stop and stop.is_set()):
             self._note_loss(highest)
 
     def _note_loss(self, number: int) -> None:
@@ -251,7 +252,7 @@ class Ownership:
         while not stop.wait(SECONDS_BETWEEN_BEATS) and not self.lost:
             # if this beat fails, the next one will do
             with _beating, contextlib.suppress(Exception):
-                self._compare(objects)
+                self._compare(objects, stop)
                 # a store that ignores "create only if missing" may have let another run overwrite this lock
                 if LockOwner.read(objects.read(_name(self.number))).run != self.owner.run:
                     self._note_loss(self.number)

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -99,6 +100,38 @@ def test_a_store_that_lets_two_create_the_same_lock(objects: Objects, monkeypatc
         with pytest.raises(StorageError, match="was taken over by process 4711 on elsewhere"):
             write_over()
         assert objects.read(".splitter/lock-000001") == mark
+    finally:
+        owned.leave()
+
+
+def test_a_beat_that_waited_long_for_the_store_is_not_a_loss(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+):
+    """A run that moves on to its next lock does not wait for it; the beat may know only the one before."""
+    monkeypatch.setattr(ownership, "SECONDS_BETWEEN_BEATS", 0.01)
+    monkeypatch.setattr(ownership, "SECONDS_TO_LEAVE", 0.05)
+    owned = Ownership(objects)
+    owned.take(elsewhere=False)
+    asked, moved = threading.Event(), threading.Event()
+    numbers_of = ownership._numbers
+
+    def slow(objects: Objects) -> list[int]:
+        if asked.is_set() or threading.current_thread() is threading.main_thread():
+            return numbers_of(objects)
+        asked.set()
+        moved.wait(10)
+        return [1]
+
+    monkeypatch.setattr(ownership, "_numbers", slow)
+    try:
+        assert asked.wait(10)
+        late = owned._thread
+        owned.advance()
+        moved.set()
+        assert late is not None
+        late.join(10)
+        assert (owned.number, owned.lost) == (2, "")
+        owned.confirm()
     finally:
         owned.leave()
 
