@@ -111,6 +111,9 @@ class Lock(ABC):
     def wait_for_workers(self, seconds: float) -> bool:
         """Wait until no process is registered by `at_work`; return False if time runs out."""
 
+    def leave_to_next_run(self) -> None:  # noqa: B027 - a store keeps workers from writing that it waits for
+        """Make `confirm` fail from now on, since a worker of this run may still be at work."""
+
     def gate(self) -> contextlib.AbstractContextManager[None]:
         """Keep all other parts out for a moment, to look at files that the parts share."""
         return contextlib.nullcontext()

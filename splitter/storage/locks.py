@@ -36,6 +36,21 @@ _PART_LOCK = re.compile(r"part-(\d+)-of-(\d+)")
 class FolderLock(FolderSteps):
     """The locks that keep other runs out of an output folder."""
 
+    _left = ""
+
+    @property
+    def lost(self) -> str:
+        return self._left
+
+    def confirm(self, *, lately: bool = False) -> None:
+        del lately
+        if self._left:
+            raise StorageError(self._left)
+
+    def leave_to_next_run(self) -> None:
+        wait = "wait for them, then run the same command to continue"
+        self._left = f"{self.root}: workers of this run are still at work there; {wait}"
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave out descriptors: their numbers mean something else in a worker that was not forked."""
         return {**self.__dict__, "lock_descriptors": ()}

@@ -42,7 +42,7 @@ from splitter.worker.messages import Batch, Job, Report
 BATCHES_PER_WORKER = 2
 FEW_BATCHES = 4
 SECONDS_TO_PROBE = 60.0
-SECONDS_TO_LEAVE = 5.0
+SECONDS_TO_LEAVE = 15.0
 # a worker that Ray has lost may live on until it notices that it is cut off
 SECONDS_FOR_LOST_NODE = 100.0
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -160,7 +160,8 @@ class RayExecutor(Executor):
             self._end_tasks()
             if unsure:
                 # what comes next relies on no worker being at work
-                job.storage.wait_for_workers(patience)
+                if job.storage.wait_for_workers(patience) is False:
+                    job.storage.leave_to_next_run()
                 # later workers must know the output as it is now
                 self._job = None
 
