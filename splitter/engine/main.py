@@ -14,7 +14,7 @@ from splitter.engine.display import Display
 from splitter.engine.finish import finish_run
 from splitter.engine.rounds import Progress, do_rounds
 from splitter.engine.summary import Summary
-from splitter.errors import Interrupted
+from splitter.errors import Interrupted, StorageError
 from splitter.ledger.journal import Journal
 from splitter.ledger.run_files import LIST
 
@@ -50,7 +50,9 @@ def run_to_end(
             return finish_run(run, decision, journal, progress, display)
         except Interrupted as interruption:
             progress.is_interrupted = True
-            # `begin` may have been interrupted, and the tables must be those of this run
-            begin(run, decision, journal, progress)
-            interruption.summary = finish_run(run, decision, journal, progress, display)
+            # if the storage fails as well, the next run finds what is committed
+            with contextlib.suppress(StorageError):
+                # `begin` may have been interrupted, and the tables must be those of this run
+                begin(run, decision, journal, progress)
+                interruption.summary = finish_run(run, decision, journal, progress, display)
             raise
