@@ -317,6 +317,14 @@ def test_fraunhofers_way_to_say_it(scratch, plain):
     check_refused(content[:20_000], scratch, f"ends early: {there:,} of {len(found) - 1152:,} samples exist")
 
 
+def test_a_size_without_a_number_of_frames(scratch):
+    """All of it is read: from the size, libsndfile would guess an end, in the middle of the sound."""
+    content = encoded(scratch, "-q:a", "4", "-id3v2_version", "0")
+    at = content.index(b"Xing")
+    changed = content[: at + 7] + b"\x0e" + content[at + 12 : at + 156] + bytes(4) + content[at + 156 :]
+    assert len(read(changed, scratch)) == (len(sizes(content)) - 1) * 1152
+
+
 @pytest.mark.parametrize("options", [(), ("-q:a", "4")], ids=["CBR", "VBR"])
 def test_what_no_header_states(scratch, options):
     """A file that says nothing of its length is what it is, wherever it begins or ends."""

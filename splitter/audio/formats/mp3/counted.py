@@ -9,7 +9,7 @@ import re
 import struct
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from splitter.audio.formats.mp3.layout import HEADER_BYTES, MPEG1, FrameLayout, frame, frames_from
@@ -27,8 +27,10 @@ _STATES_FRAMES, _STATES_BYTES, _STATES_PLACES, _STATES_QUALITY = 1, 2, 4, 8
 # Fraunhofer's tag is in a frame of silence, always at the same offset
 _VBRI, _VBRI_AT = b"VBRI", 36
 _UNKNOWN = (1 << 32) - 1
-# where LAME and others state what they added at both ends
-_ADDED_AT = 21
+# the extension of LAME and others, and where it states what they added at both ends
+_EXTENSION_BYTES, _ADDED_AT = 24, 21
+# between the header of a frame and its side information, if it has one
+_CHECKSUM_BYTES = 2
 # stated numbers are not exact: less than this, in frames or in seconds, does not count as missing
 _FEW_FRAMES, _SHORT_SECONDS = 2, 0.1
 # how many frames must follow one that is unlike those before it, so that nothing else is taken for sound
@@ -102,6 +104,8 @@ class CountedMp3:
         is_whole = 0 < stated.size <= there
         # if the end is missing, so is what the encoder added there
         self._to_state = self.frames if is_whole else max(self.frames, stated.frames)
+        if stated.size_at:
+            self._stated_at, self._to_state = stated.size_at, _UNKNOWN
         whole = self.frames * stated.samples_of_frame
         self.samples = whole
         if stated.late:
@@ -194,6 +198,8 @@ class Stated:
         late: How many samples at the start are not of the recording: those that the encoder states to
             have added, and those that a decoder adds.
         added_after: How many samples the encoder added at the end.
+        size_at: The offset of the bytes of all frames if their number is not stated, since libmpg123 would
+            guess the end from them; else 0.
     """
 
     rate: int
@@ -203,6 +209,7 @@ class Stated:
     size: int = 0
     late: int = 0
     added_after: int = 0
+    size_at: int = 0
 
     @property
     def samples(self) -> int:
@@ -221,16 +228,30 @@ def _stated_by(content: mmap.mmap, at: int) -> Stated:
         return Stated(rate, samples, frames=frames % _UNKNOWN, size=size)
     for name in TAGS:
         tag = content.find(name, at, at + 64)
-        if tag < 0 or tag > len(content) - 16 or not content[tag + 7] & _STATES_FRAMES:
-            continue
-        flags = content[tag + 7]
-        frames, size = struct.unpack(">II", content[tag + 8 : tag + 16])
-        more = ((_STATES_BYTES, 4), (_STATES_PLACES, 100), (_STATES_QUALITY, 4))
-        position = tag + 12 + sum(length for flag, length in more if flags & flag) + _ADDED_AT
-        added = int.from_bytes(content[position : position + 3], "big")
-        size = size if flags & _STATES_BYTES else 0
-        return Stated(rate, samples, tag + 8, frames % _UNKNOWN, size, (added >> 12) + LATE, added & 0xFFF)
+        if 0 <= tag <= len(content) - 16:
+            return _stated_in_tag(content, at, tag, Stated(rate, samples))
     return Stated(rate, samples)
+
+
+def _stated_in_tag(content: mmap.mmap, at: int, tag: int, of_frame: Stated) -> Stated:
+    """Return the numbers in the tag of LAME and others, as far as libmpg123 reads it."""
+    header = content[at : at + HEADER_BYTES]
+    flags = content[tag + 7]
+    is_read = tag == at + FrameLayout.of(header).head and not any(
+        content[at + HEADER_BYTES + _CHECKSUM_BYTES : tag]
+    )
+    if not flags & _STATES_FRAMES:
+        return replace(of_frame, size_at=tag + 8 if is_read and flags & _STATES_BYTES else 0)
+    frames, size = struct.unpack(">II", content[tag + 8 : tag + 16])
+    found = replace(of_frame, frames=frames % _UNKNOWN, size=size if flags & _STATES_BYTES else 0)
+    if not is_read:
+        return found
+    more = ((_STATES_BYTES, 4), (_STATES_PLACES, 100), (_STATES_QUALITY, 4))
+    extension = tag + 12 + sum(length for flag, length in more if flags & flag)
+    added = 0
+    if extension + _EXTENSION_BYTES <= at + frame(header)[0] and content[extension]:
+        added = int.from_bytes(content[extension + _ADDED_AT : extension + _EXTENSION_BYTES], "big")
+    return replace(found, at=tag + 8, late=(added >> 12) + LATE, added_after=added & 0xFFF)
 
 
 def seems_mp3(path: str) -> bool:
