@@ -20,6 +20,8 @@ import soundfile
 from splitter.audio.formats import flac, ogg
 from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.mp3 import CountedMp3, bit_rate_of, frame
+from splitter.audio.formats.ogg.opus import skipped_by
+from splitter.audio.formats.ogg.source import MOST_SKIPPED
 from splitter.audio.formats.wav import Extent, Order, RawFormat
 from splitter.errors import AudioError
 from splitter.system.stderr import silenced_stderr
@@ -179,6 +181,7 @@ class SndfileDecoder(Decoder):
             if mp3.frames:
                 return self._open_mp3(mp3, opened)
         sound = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
+        _go_to_start(sound, start)
         self._with_lost = sound.frames
         if sound.format != "MP3":
             return sound
@@ -191,7 +194,10 @@ class SndfileDecoder(Decoder):
 
     def _open_stream(self, opened: ExitStack) -> "_SoundFile":
         part = opened.enter_context(_FileWindow(self._path, *self._others.pop(0)))
+        start = part.read(_START_BYTES)
+        part.seek(0)
         sound: _SoundFile = opened.enter_context(_SoundFile(part))
+        _go_to_start(sound, start)
         self._with_lost += sound.frames
         return sound
 
@@ -257,6 +263,16 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
     def seekable(self) -> bool:
         """Return False, so that reading goes on to the true end, without a seek after each block."""
         return False
+
+
+def _go_to_start(sound: _SoundFile, start: bytes) -> None:
+    """Go to the first sample of a file that begins with these bytes.
+
+    If the positions in Opus do not begin with 0, as in a stream recorded from the middle, libsndfile otherwise
+    begins a packet too early, and leaves out the last one.
+    """
+    if 0 <= skipped_by(start) <= MOST_SKIPPED:
+        sound.seek(0)
 
 
 class _FileWindow(io.FileIO):

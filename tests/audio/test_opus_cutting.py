@@ -441,6 +441,32 @@ def test_what_was_webm_before_is_copied_from_its_first_sample(recordings, tmp_pa
     assert np.abs(joined[: len(whole)] - whole).max() <= INAUDIBLE
 
 
+@pytest.mark.parametrize(
+    "shape", [KINDS[0], KINDS[3], KINDS[5], "surround", "from the middle", "twice"], ids=str
+)
+def test_positions_may_begin_anywhere(recordings, tmp_path, shape):
+    """As in a stream that was recorded from the middle: all sound is where it is if they begin with 0."""
+    path, later = tmp_path / "a.opus", tmp_path / "later.opus"
+    path.write_bytes(
+        _of_surround(tmp_path / "b") if shape == "surround" else recordings[_of(shape)].read_bytes()
+    )
+    found = list(pages(path.read_bytes()))
+    gap = shape == "from the middle"
+    content = [
+        page_of(
+            page.packets, page.number + 7 * gap * (at > 1), page.position + 100_000 * (at > 1), page.flags
+        )
+        for at, page in enumerate(found)
+    ]
+    later.write_bytes(b"".join(content) * (1 + (shape == "twice")))
+    whole = decoded(path)
+    assert np.abs(decoded(later) - np.concatenate([whole] * (1 + (shape == "twice")))).max() <= INAUDIBLE
+
+
+def _of(shape: Kind | str) -> Kind:
+    return KINDS[5] if isinstance(shape, str) else shape
+
+
 def matroska(path: Path, to: Path, *options: object) -> Path:
     """The same packets in another container."""
     ffmpeg("-i", path, *options, "-c:a", "copy", to)

@@ -60,6 +60,12 @@ class OpusHead:
         return 1 if rate > 24_000 else 2 if rate > 16_000 else 3 if rate > 12_000 else 4 if rate > 8000 else 6
 
 
+def skipped_by(start: bytes) -> int:
+    """Return how many samples of 48 kHz to leave out, by the start of a file; -1 if it is not Ogg Opus."""
+    at = start.find(MAGIC, 0, 64)
+    return -1 if at < 0 or len(start) < at + _HEAD.size else int(_HEAD.unpack_from(start, at)[3])
+
+
 def tags() -> bytes:
     """Return the second packet of a stream, without tags."""
     vendor = b"splitter"
