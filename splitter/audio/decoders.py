@@ -10,7 +10,7 @@ import io
 import os
 import shlex
 from abc import ABC, abstractmethod
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -203,16 +203,16 @@ class SndfileDecoder(Decoder):
 
     def _goes_on(self) -> bool:
         """Continue with the next stream of the file; return whether there is one in the same format."""
-        if not self._others or self._fault:
-            return False
-        try:
-            self._file = self._open_stream(self._opened)
-        except soundfile.LibsndfileError:
-            # cut off within its head: it has no sound
-            return self._goes_on()
-        if self._format() != self.format:
-            self._fault = "changes its sample rate or channels"
-        return not self._fault
+        while self._others and not self._fault:
+            # one that was cut off within its head has no sound
+            with suppress(soundfile.LibsndfileError), ExitStack() as opened:
+                self._file = self._open_stream(opened)
+                self._opened.close()
+                self._opened = opened.pop_all()
+                if self._format() != self.format:
+                    self._fault = "changes its sample rate or channels"
+                return not self._fault
+        return False
 
     def _open_mp3(self, mp3: CountedMp3, opened: ExitStack) -> "_SoundFile":
         check_mp3(self._path, mp3, self._truncated)
@@ -268,8 +268,8 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
 def _go_to_start(sound: _SoundFile, start: bytes) -> None:
     """Go to the first sample of a file that begins with these bytes.
 
-    If the positions in Opus do not begin with 0, as in a stream recorded from the middle, libsndfile otherwise
-    begins a packet too early, and leaves out the last one.
+    If the positions in Opus do not begin with 0, as in a stream recorded from the middle, libsndfile would
+    begin a packet too early, and leave out the last one.
     """
     if 0 <= skipped_by(start) <= MOST_SKIPPED:
         sound.seek(0)

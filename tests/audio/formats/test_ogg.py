@@ -1,6 +1,7 @@
 """Ogg: what was lost of it is seen, and streams get another serial number."""
 
 import io
+import os
 import re
 import shutil
 import struct
@@ -14,6 +15,7 @@ from sounds import chunks_of, encoded_by_ffmpeg, needs_ffmpeg, noise, tone
 
 from splitter.audio.formats.ogg import CountedOgg
 from splitter.audio.formats.ogg.pages import with_serial_number
+from splitter.audio.sniff import open_decoder
 from splitter.errors import AudioError
 
 pytestmark = pytest.mark.slow
@@ -177,6 +179,17 @@ def test_what_looks_strange_and_lacks_nothing(parts, tmp_path):
     assert 0 < recorded([*parts[:2], *parts[8:]], tmp_path) < whole
     assert 0 < recorded(parts[:8], tmp_path) < whole
     assert 0 < recorded([*parts[:8], *parts], tmp_path) < 2 * whole
+
+
+def test_a_day_of_radio_needs_few_descriptors(stream, tmp_path):
+    """Each title begins a stream, and only the one that is read is open."""
+    (tmp_path / "a.ogg").write_bytes(stream * 20)
+    before = len(os.listdir("/dev/fd"))
+    decoder = open_decoder(str(tmp_path / "a.ogg"))
+    while len(decoder.read(100_000)):
+        assert len(os.listdir("/dev/fd")) <= before + 4
+    assert decoder.frames == 20 * 40_000
+    decoder.close()
 
 
 @needs_ffmpeg
