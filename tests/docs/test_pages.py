@@ -315,9 +315,25 @@ RIGHT = {
 }
 
 
+# a fixture that fails while it handles another error, as on a machine that is too busy
+UNREADY = """
+import pytest
+
+@pytest.fixture(scope="module")
+def page_folder():
+    try:
+        1 / 0
+    except ZeroDivisionError as error:
+        raise OSError("there is no folder") from error
+"""
+
+
 @pytest.mark.slow
 def test_an_example_that_is_wrong_fails(tmp_path):
-    """Examples are compared with what really happens: each of these fails, and none of those."""
+    """Examples are compared with what really happens: each of these fails, and none of those.
+
+    One that cannot be set up is an error of its own, which says why, and not the end of the session.
+    """
     (tmp_path / "tests" / "shared").mkdir(parents=True)
     for name in ("examples.py", "forked.py", "huge_pages.py", "nightly.py"):
         shutil.copy(CHECKOUT / "tests" / "shared" / name, tmp_path / "tests" / "shared")
@@ -330,6 +346,9 @@ def test_an_example_that_is_wrong_fails(tmp_path):
         (tmp_path / "docs" / f"wrong-{number}.md").write_text(block)
     for number, block in enumerate(RIGHT.values()):
         (tmp_path / "docs" / f"right-{number}.md").write_text(block)
+    (tmp_path / "docs" / "recipes").mkdir()
+    (tmp_path / "docs" / "recipes" / "conftest.py").write_text(UNREADY)
+    (tmp_path / "docs" / "recipes" / "unready.md").write_text(RIGHT["nothing"])
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--basetemp=base", "docs"],
         cwd=tmp_path,
@@ -340,7 +359,10 @@ def test_an_example_that_is_wrong_fails(tmp_path):
     )
     failed = re.findall(r"^FAILED docs/(\S+?)\.md", done.stdout, re.MULTILINE)
     assert failed == [f"wrong-{number}" for number in range(len(WRONG))], done.stdout
-    assert re.search(rf"^{len(WRONG)} failed, \d+ passed", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(rf"^{len(WRONG)} failed, \d+ passed, 1 error", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(
+        r"^ERROR docs/recipes/unready\.md.* - OSError: there is no folder$", done.stdout, re.MULTILINE
+    )
 
 
 def test_what_contributing_names_is_there():

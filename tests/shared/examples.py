@@ -27,10 +27,12 @@ from urllib.parse import quote
 
 import forked
 import pytest
+from _pytest._code import Traceback
 from nightly import NIGHTLY
 from sybil import Document, Example, Region, Sybil
 from sybil.document import PythonDocStringDocument
 from sybil.evaluators.python import PythonEvaluator
+from sybil.integration.pytest import SybilItem, example_module_path
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
@@ -210,3 +212,16 @@ docstrings = Sybil(
     document_types={".py": PythonDocStringDocument},
 )
 pytest_collect_file = (pages + docstrings).pytest()
+
+
+def traceback_to_show(_item: SybilItem, found: pytest.ExceptionInfo[BaseException]) -> Traceback:
+    """Return the part of a traceback that is below Sybil.
+
+    Sybil's own filter raises an IndexError if a traceback has one entry, as that of a cause often has: then
+    an example whose fixture has failed is the end of the session.
+    """
+    shown = found.traceback.cut(path=example_module_path)
+    return Traceback(shown[1]._rawentry) if len(shown) > 1 else shown
+
+
+SybilItem._traceback_filter = traceback_to_show
