@@ -1,5 +1,6 @@
 """Another package adds recipes, sinks, executors and lists; it is a real one, with entry points."""
 
+import importlib.metadata
 import os
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from doors import CHECKOUT, Said, here, program, read_table, run_words
 
 from splitter.cli.main import exit_code
+from splitter.options import RunOptions
 
 OUTSIDE = Path(__file__).parent / "outside"
 LOUD = ["SIMPLE", "SCALEABLE", "PREPROCESSING", "PYTORCH"]
@@ -148,14 +150,9 @@ def test_no_package_takes_the_urls_of_a_store(tmp_path: Path, monkeypatch, capfd
     assert "memory://no/list.csv" in said.err
 
 
-def test_packages_are_not_looked_for_without_need():
-    """The names that come along are known, and `--help` shows none."""
-    code = (
-        "import sys, importlib.metadata\n"
-        "importlib.metadata.entry_points = None\n"
-        "from splitter.cli.main import exit_code\n"
-        "from splitter.options import RunOptions\n"
-        "RunOptions(sink='parquet', executor='ray')\n"
-        "sys.exit(exit_code(['--help']))\n"
-    )
-    assert program(python=["-c", code]).code == 0
+def test_packages_are_not_looked_for_without_need(words: Path, monkeypatch, capfd):
+    """The names that come along are known, a list that exists is read, and `--help` shows no names."""
+    monkeypatch.setattr(importlib.metadata, "entry_points", None)
+    RunOptions(sink="parquet", executor="ray")
+    assert here(capfd, "--help").code == 0
+    assert run_words(capfd, words).code == 0

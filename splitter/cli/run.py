@@ -114,9 +114,10 @@ def _refuse_missing(sources: Iterable[str]) -> None:
     """Refuse a missing file or folder; URLs and patterns are checked later, by the code that reads them."""
     for source in sources:
         path = os.path.abspath(os.path.expanduser(source))
+        if _PATTERN & {*source} or ":" in source or _is_there(path):
+            continue
         # another package may read sources with this ending
-        is_taken = ending_of(path) in INPUTS.names()
-        if _PATTERN & {*source} or ":" in source or _is_there(path) or is_taken:
+        if ending_of(path) in INPUTS.names():
             continue
         beside: list[str] = []
         with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as found:
