@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 # imported once here, not by each run
 import s3fs  # noqa: F401
+from huge_pages import use_huge_pages
 from power_cuts import Tracer
 
 import splitter.engine.main
@@ -36,7 +37,9 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 def _serve() -> None:
     # leave the objects that exist now out of garbage collection, in this process or in a run
+    gc.collect()
     gc.freeze()
+    use_huge_pages()
     for line in sys.stdin:
         child = os.fork()
         if not child:

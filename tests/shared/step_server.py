@@ -20,6 +20,7 @@ from typing import Any
 
 import dying
 import psutil
+from huge_pages import use_huge_pages
 
 from splitter.cli.main import exit_code
 from splitter.stores import objects
@@ -38,7 +39,9 @@ _COUNT = struct.Struct("q")
 def _serve() -> None:
     # become the parent of the processes of a run whose own parent dies
     adopt_orphans()
+    gc.collect()
     gc.freeze()
+    use_huge_pages()
     for line in sys.stdin:
         request = json.loads(line)
         answer = _run(request) if "arguments" in request else _continue(request)
