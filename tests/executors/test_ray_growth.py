@@ -3,7 +3,7 @@
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +14,6 @@ from splitter.engine.decide import decide
 from splitter.engine.display import Display
 from splitter.engine.lost_workers import LostWorkers
 from splitter.executors.base import Cluster, Limits
-from splitter.executors.ray import executor
-from splitter.executors.ray.executor import RayExecutor
 from splitter.ledger.journal import Journal
 from splitter.options import RunOptions
 from splitter.recipes.copy import Copy
@@ -25,6 +23,13 @@ from splitter.worker.messages import Batch, Report, WorkCounts
 NODES = 256
 
 
+def of_ray() -> ModuleType:
+    """Return the module of the executor; it imports Ray, which the collection of other tests must not."""
+    from splitter.executors.ray import executor
+
+    return executor
+
+
 class Growing:
     """A cluster whose autoscaler adds nodes for all that waits, up to a number, and as many once more."""
 
@@ -32,6 +37,7 @@ class Growing:
         self.nodes, self.most, self.fails = 0, most, fails
         self.waves: list[int] = []
         self.asked = self.done = 0
+        executor = of_ray()
         task = SimpleNamespace(remote=self.submit)
         ray = SimpleNamespace(remote=lambda **_: lambda _: task, put=lambda packed: packed, cancel=print)
         monkeypatch.setattr(executor, "ray", ray)
@@ -39,8 +45,8 @@ class Growing:
         monkeypatch.setattr(executor, "_nodes", lambda: [{"Resources": {"CPU": 1}}] * self.nodes)
         monkeypatch.setattr(executor, "_finished", self.finished)
         monkeypatch.setattr(executor, "_report_of", self.report)
-        monkeypatch.setattr(RayExecutor, "_connect", lambda _: None)
-        monkeypatch.setattr(RayExecutor, "_pack_once", lambda *_: None)
+        monkeypatch.setattr(executor.RayExecutor, "_connect", lambda _: None)
+        monkeypatch.setattr(executor.RayExecutor, "_pack_once", lambda *_: None)
 
     def submit(self, *_: Any) -> int:
         self.asked += 1
@@ -61,7 +67,7 @@ class Growing:
 
     def run(self, limits: Limits, batches: int = 1200) -> None:
         """Do so many batches."""
-        ray = RayExecutor(limits, Cluster(address="auto"))
+        ray = of_ray().RayExecutor(limits, Cluster(address="auto"))
         job: Any = SimpleNamespace(storage=SimpleNamespace(run="run"))
         given = (Batch("b", [b"a"], [number], [1], [1]) for number in range(batches))
         for _ in ray.run(job, given, 1):
@@ -111,7 +117,7 @@ def test_a_shard_is_divided_for_the_nodes_that_are_to_come(tmp_path, monkeypatch
             shard.addfile(tarfile.TarInfo(f"{number}.txt"))
     quiet, storage = Display(quiet=True), storage_of(str(tmp_path / "out"))
     request = read_request(Copy(str(tmp_path / "shard.tar")), storage, RunOptions(), quiet)
-    executor = RayExecutor(Limits(NODES, least=least), Cluster(address="auto"))
+    executor = of_ray().RayExecutor(Limits(NODES, least=least), Cluster(address="auto"))
     executor._connected = True
     with (tmp_path / "list").open("w+b") as file:
         run = replace(read_assignment(request, file, quiet, keep=False), executor=executor)

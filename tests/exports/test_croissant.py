@@ -3,8 +3,8 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
-import mlcroissant
 import pytest
 from spoken import TEXTS, contents, spoken_by_sink
 
@@ -36,6 +36,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return spoken_by_sink(tmp_path_factory.mktemp("described"), "files", "parquet")
 
 
+def described(export: Path) -> Any:
+    """Read the description; what reads it takes long to import."""
+    import mlcroissant
+
+    return mlcroissant.Dataset(jsonld=export / "croissant.json")
+
+
 def text_of(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
@@ -47,7 +54,7 @@ def test_each_record_of_each_split(made: Path, sink: str, layout: str):
     export = made / f"{sink} {layout}"
     done = splitter.export(made / sink, "croissant", export, layout=layout, **ABOUT)
     assert (done.copied == 0) == (sink == "files" or layout == "parquet")
-    dataset = mlcroissant.Dataset(jsonld=export / "croissant.json")
+    dataset = described(export)
     assert not dataset.metadata.ctx.issues.errors
     assert not dataset.metadata.ctx.issues.warnings
     manifest = splitter.read_manifest(made / sink).set_index("text")
@@ -73,7 +80,7 @@ def test_what_is_said_of_the_dataset(made: Path):
     """The properties that were given, and no others; each table has its checksum."""
     export = made / "about"
     splitter.export(made / "files", "croissant", export, layout="parquet", **ABOUT)
-    metadata = mlcroissant.Dataset(jsonld=export / "croissant.json").metadata
+    metadata = described(export).metadata
     assert (metadata.name, metadata.description) == ("spoken", "Some sentences.")
     assert metadata.license == ["CC-BY-4.0"]
     assert metadata.creators[0].name == "Ann"
@@ -85,7 +92,7 @@ def test_what_is_said_of_the_dataset(made: Path):
         content = (export / table.content_url).read_bytes()
         assert table.sha256 == hashlib.sha256(content).hexdigest()
     splitter.export(made / "files", "croissant", export)
-    assert mlcroissant.Dataset(jsonld=export / "croissant.json").metadata.name == "files"
+    assert described(export).metadata.name == "files"
     assert "license" not in (export / "croissant.json").read_text()
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pyloudnorm
 import pytest
 import soundfile
 import soxr
@@ -169,6 +168,8 @@ def test_true_peak_is_that_of_ffmpeg(tmp_path):
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100, 48000])
 @pytest.mark.parametrize("channels", [1, 2, 5])
 def test_loudness_is_that_of_pyloudnorm(rate, channels):
+    import pyloudnorm
+
     mono = np.concatenate((recorded(rate=rate)[: 4 * rate], 0.01 * recorded(rate=rate)[: 3 * rate]))
     samples = np.concatenate([mono * (0.5 + number / 4) for number in range(channels)], axis=1)
     expected = pyloudnorm.Meter(rate).integrated_loudness(samples)

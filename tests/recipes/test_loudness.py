@@ -4,7 +4,6 @@ import re
 import subprocess
 
 import numpy as np
-import pyloudnorm
 import pytest
 import soundfile
 from doors import CHECKOUT, here, read_table
@@ -48,6 +47,8 @@ def pieces(path, tmp_path, **parameters):
 
 
 def lufs(samples: np.ndarray) -> float:
+    import pyloudnorm
+
     return pyloudnorm.Meter(RATE).integrated_loudness(samples)
 
 

@@ -53,6 +53,16 @@ PROGRESS = re.compile(
 )
 
 
+class Docstrings(PythonDocStringDocument):
+    """The docstrings of a module, which is parsed only if it has examples."""
+
+    @staticmethod
+    def extract_docstrings(python_source_code: str) -> Iterator[tuple[int, int, str]]:
+        """Yield the begin, the end and the text of each docstring."""
+        if ">>>" in python_source_code:
+            yield from PythonDocStringDocument.extract_docstrings(python_source_code)
+
+
 def file_blocks(document: Document) -> Iterator[Region]:
     """Yield the blocks that are written to files."""
     for match in FILE_BLOCK.finditer(document.text):
@@ -209,7 +219,7 @@ docstrings = Sybil(
     path=str(CHECKOUT),
     parsers=[DocTestParser()],
     patterns=["splitter/*.py", "splitter/*/*.py"],
-    document_types={".py": PythonDocStringDocument},
+    document_types={".py": Docstrings},
 )
 pytest_collect_file = (pages + docstrings).pytest()
 

@@ -6,15 +6,21 @@ import itertools
 import os
 import re
 import signal
+import sys
 import sysconfig
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import nightly  # noqa: F401 - the profile for properties
 import pytest
-from huge_pages import use_huge_pages
+
+# Until the tests are collected, keep the modules whose asserts pytest has rewritten, even if
+# PYTHONDONTWRITEBYTECODE is set: to rewrite them, and those of plugins, takes each process four seconds.
+_writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+
+import nightly  # noqa: E402, F401 - the profile for properties
+from huge_pages import use_huge_pages  # noqa: E402
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -74,6 +80,7 @@ def _compile() -> None:
 
 def pytest_collection_finish() -> None:
     """Leave existing objects out of garbage collection, which would copy them into the forks of tests."""
+    sys.dont_write_bytecode = _writes_no_bytecode
     gc.freeze()
     gc.enable()
     use_huge_pages()
