@@ -115,6 +115,12 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(modules()[module].read_text(encoding="utf-8"))
 
 
+@cache
+def imports_of(module: str) -> tuple[Import, ...]:
+    """Return all imports of a module."""
+    return tuple(imports(tree_of(module)))
+
+
 def imports(node: ast.AST, *, at_once: bool = True, typing: bool = False) -> Iterator[Import]:
     """Yield the imports below a node."""
     for child in ast.iter_child_nodes(node):
@@ -149,7 +155,7 @@ def against_the_order() -> Iterator[tuple[str, Import]]:
     """Yield the imports of a room from rooms that are not above its own."""
     for module in modules():
         room = module.partition(".")[0]
-        for one in imports(tree_of(module)):
+        for one in imports_of(module):
             if one.ours and one.room != room and ROOMS.index(one.room) > ROOMS.index(room):
                 yield module, one
 
@@ -194,7 +200,7 @@ def test_executors_sinks_and_recipes_do_not_import_each_other(module: str):
     # what normalises builds on two of the measures
     if own.rpartition(".")[2] in {"registry", "temporary", "normalising", room}:
         return
-    for one in imports(tree_of(module)):
+    for one in imports_of(module):
         if one.ours and one.room in SEPARATE:
             parts = one.module.split(".")
             seam = len(parts) > 1 and parts[1] in SEAMS
@@ -203,15 +209,14 @@ def test_executors_sinks_and_recipes_do_not_import_each_other(module: str):
 
 @pytest.mark.parametrize("module", modules())
 def test_what_takes_long_to_import_is_imported_where_it_is_used(module: str):
-    for one in imports(tree_of(module)):
+    for one in imports_of(module):
         if not one.ours and one.at_once and not one.typing and one.room in HEAVY:
             assert module in HEAVY[one.room], f"{module} imports {one.module} at once"
 
 
-@pytest.mark.parametrize("module", QUICK)
-def test_help_is_there_at_once(module: str):
+def test_help_is_there_at_once():
     """None of what is heavy comes with the modules that every call of the program needs."""
-    program = f"import sys, {module}; print(*sys.modules)"
+    program = f"import sys, {', '.join(QUICK)}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
     )
@@ -222,7 +227,7 @@ def test_help_is_there_at_once(module: str):
 def test_no_module_reaches_into_another(module: str):
     """A name with an underscore belongs to its module, an attribute with one to the classes of its module."""
     tree = tree_of(module)
-    for one in imports(tree):
+    for one in imports_of(module):
         taken = [name for name in one.names if name.startswith("_") and not name.startswith("__")]
         assert not (one.ours and taken), f"{module} imports {taken} from {one.module}"
     own = {name for node in ast.walk(tree) for name in _defined(node)}
@@ -262,10 +267,10 @@ def test_no_module_is_a_drawer_for_all_sorts():
 
 def test_this_test_can_fail():
     """The walk over the modules finds what is there."""
-    found = {name: {one.module for one in imports(tree_of(name))} for name in modules()}
+    found = {name: {one.module for one in imports_of(name)} for name in modules()}
     assert "engine.main" in found["engine.entry_points"]
     assert "engine.rounds" in found["engine.main"]
     assert "engine.main" not in found["errors"]
     assert not [
-        one for one in imports(tree_of("engine.entry_points")) if one.module == "engine.main" and one.at_once
+        one for one in imports_of("engine.entry_points") if one.module == "engine.main" and one.at_once
     ]

@@ -55,23 +55,20 @@ def test_help_is_instant(arguments):
     assert program(*arguments, python=["-c", code]).out.splitlines()[-1] == ""
 
 
-def test_a_run_over_texts_loads_nothing_for_sound(words):
+def test_what_takes_long_is_imported_where_it_is_needed(words):
+    """`import splitter` imports neither torch nor pandas, and a run over texts nothing for sound."""
     code = (
-        "import sys; from splitter.cli.main import exit_code; "
+        "import sys, splitter;"
+        "print({'torch', 'pandas', 'numpy'} & set(sys.modules), splitter.ProcessorDataset);"
+        "from splitter.cli.main import exit_code;"
         "code = exit_code(sys.argv[1:]);"
         "sound = ('splitter.audio', 'soundfile', 'librosa', 'av', 'soxr', 'splitter.recipes.sound');"
         "print(code, [name for name in sys.modules if name.startswith(sound)])"
     )
     output = words.parent / "out"
     run = ("run", words, "--root", "inputs", "--recipe", "words", "--workers", "0", "--output", output)
-    assert program(*run, python=["-c", code]).out.splitlines()[-1] == "0 []"
-
-
-def test_importing_the_package_is_instant():
-    """`import splitter` imports neither torch nor pandas; they come when they are asked for."""
-    heavy = "{'torch', 'pandas', 'numpy'} & set(sys.modules)"
-    said = program(python=["-c", f"import sys, splitter; print({heavy}, splitter.ProcessorDataset)"])
-    assert said.out == "set() <class 'splitter.dataset.ProcessorDataset'>\n"
+    first, *_, last = program(*run, python=["-c", code]).out.splitlines()
+    assert (first, last) == ("set() <class 'splitter.dataset.ProcessorDataset'>", "0 []")
 
 
 def test_the_public_names_are_all_there():

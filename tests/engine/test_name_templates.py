@@ -541,7 +541,7 @@ def test_workers_share_folders(folder: Path, capfd):
     names = [f"{number:02d}.txt" for number in range(40)]
     rows = [[name, f"s{number % 3}", "x"] for number, name in enumerate(names)]
     write_files(folder / "in", dict.fromkeys(names, "abcd"))
-    for template in (BY_SPEAKER, "{source}_{index}", "{site}/{speaker}/{part}/{source}"):
+    for template in ("{source}_{index}", "{site}/{speaker}/{part}/{source}"):
         said = run(capfd, folder, template, "--workers=2", "--batch-size=3", rows=rows)
         assert said.code == 0, said.err
         assert len(made(folder)) == 120

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doors import CHECKOUT, program, read_table, tree, write_files, write_list
+from doors import program, read_table, tree, write_files, write_list
 from faulty import noted
 from launcher import FAULTY, Driver, Launcher, eventually
 from object_store import Bucket
@@ -614,10 +614,15 @@ def test_the_memory_of_the_client_is_not_the_input_s(launcher, folder, s3: Bucke
     assert run.code == 0, run.stderr
 
 
-@pytest.mark.parametrize(("url", "package"), [("s3://b/x.csv", "'splitter-ml[s3]'"), ("gs://b/x/", "gcsfs")])
-def test_a_package_that_is_missing(folder, url, package):
+def test_a_package_that_is_missing(folder):
     """It is named, with the command that brings it; a process of its own has imported neither yet."""
     write_files(folder, {"s3fs.py": "raise ImportError", "gcsfs.py": "raise ImportError"})
-    run = program("run", url, cwd=folder, PYTHONPATH=f"{folder}{os.pathsep}{CHECKOUT}")
-    assert run.code == 2
-    assert f"a package for {url[:2]}:// is missing; run: pip install {package}" in run.err
+    code = (
+        "import sys; from splitter.cli.main import exit_code; "
+        "print(*[exit_code(['run', one]) for one in sys.argv[1:]])"
+    )
+    run = program("s3://b/x.csv", "gs://b/x/", python=["-c", code], cwd=folder)
+    assert run.out == "2 2\n"
+    packages = {"s3": "'splitter-ml[s3]'", "gs": "gcsfs"}
+    for (scheme, package), line in zip(packages.items(), run.lines, strict=True):
+        assert f"a package for {scheme}:// is missing; run: pip install {package}" in line

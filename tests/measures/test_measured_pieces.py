@@ -2,12 +2,13 @@
 
 import io
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from doors import CHECKOUT, here, program, read_table
+from doors import CHECKOUT, here, read_table
 from sounds import chunks_of, encoded_by_ffmpeg, needs_ffmpeg, tone, write_sound
 
 from splitter.errors import Refused
@@ -108,8 +109,8 @@ def test_on_the_command_line(tmp_path, capfd):
         assert rows
         assert all(-60 < float(row["rms"]) < float(row["peak"]) <= 0 for row in rows)
         assert all(0 <= float(row["speech"]) <= 1 for row in rows)
-    said = program("run", recordings, "--recipe=segments", *measure, "--workers=2", "--output",
-                   tmp_path / "segments")  # fmt: skip
+    said = here(capfd, "run", recordings, "--recipe=segments", *measure, "--workers=2", "--output",
+                tmp_path / "segments")  # fmt: skip
     assert said.code == 0, said.err
     cut, point, _ = read_table(tmp_path / "segments" / "manifest.csv")
     assert (float(cut["rms"]) < 0, point["rms"], point["speech"]) == (True, "", "")
@@ -151,15 +152,14 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
         Chunk("list.csv", measure="dnsmos")
 
 
-def test_a_measure_of_another_package(tmp_path):
+def test_a_measure_of_another_package(tmp_path, monkeypatch, capfd):
     """It is found by its entry point."""
     write_sound(tmp_path / "a.wav", tone(2, 8000))
-    outside = CHECKOUT / "tests" / "outside"
-    said = program(
-        *("run", tmp_path, "--pattern=*.wav", "--seconds=1", "--measure=zeros,levels", "--workers=0"),
-        cwd=tmp_path,
-        PYTHONPATH=os.pathsep.join([str(CHECKOUT), str(outside)]),
-    )
+    monkeypatch.syspath_prepend(CHECKOUT / "tests" / "outside")
+    monkeypatch.delitem(sys.modules, "outside_package", raising=False)
+    monkeypatch.chdir(tmp_path)
+    options = ("--pattern=*.wav", "--seconds=1", "--measure=zeros,levels", "--workers=0")
+    said = here(capfd, "run", tmp_path, *options)
     assert said.code == 0, said.err
     samples, _ = soundfile.read(tmp_path / "a.wav", dtype="int16")
     rows = read_table(tmp_path / "outputs" / "manifest.csv")

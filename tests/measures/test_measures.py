@@ -332,16 +332,16 @@ def test_a_long_piece_is_measured_like_a_short_one(name, channels, monkeypatch):
 
 @pytest.mark.parametrize("name", ["levels", "loudness", "clipping", "snr", "bandwidth"])
 def test_a_piece_of_hours_does_not_stand_in_memory(name):
-    """Half an hour is 58 MB of samples."""
+    """Ten minutes are 19 MB of samples."""
     block = recorded(rate=8000)[:16000]
 
     def blocks() -> Iterator[np.ndarray]:
-        for _ in range(900):
+        for _ in range(300):
             yield block.copy()
 
     MEASURES.load_object(name, Measure).of(Sound(lambda: [block], len(block), 1, 8000))
     tracemalloc.start()
-    MEASURES.load_object(name, Measure).of(Sound(blocks, 900 * len(block), 1, 8000))
+    MEASURES.load_object(name, Measure).of(Sound(blocks, 300 * len(block), 1, 8000))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8_000_000

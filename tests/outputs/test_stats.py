@@ -71,7 +71,7 @@ def test_the_summary_of_a_run_says_how_much_of_the_sound_is_kept(folder: Path, c
         line += "" if first else ", failed inputs not counted"
         assert [text for text in said.err.splitlines() if text.startswith("sound:")] == [line]
         assert 1.9 < kept < 3
-    again = here(capfd, "run", folder / "in", *options)
+    again = here(capfd, "run", folder / "in", *options, "--workers=0")
     words = here(
         capfd,
         "run",
@@ -80,6 +80,7 @@ def test_the_summary_of_a_run_says_how_much_of_the_sound_is_kept(folder: Path, c
         "command",
         "--command",
         "true {output}",
+        "--workers=0",
         "--output",
         folder / "o",
     )

@@ -47,6 +47,15 @@ def reported(capfd, output, *more):
 
 
 @pytest.fixture
+def loose(folder, capfd):
+    """A run over two short recordings, whose five outputs are FLAC."""
+    write_sound(folder / "in" / "a.wav", noise(20_000, 2), 8000)
+    write_sound(folder / "in" / "b.wav", tone(1.5, 8000), 8000)
+    run(capfd, folder / "in", "--seconds=1", "--format=flac", "-o", folder / "loose")
+    return folder / "loose"
+
+
+@pytest.fixture
 def talks(folder, capfd):
     """A run over recordings and inputs that fail."""
     run(capfd, troubled(folder), "--seconds=1", "-o", folder / "out")
@@ -317,15 +326,14 @@ def test_outputs_that_are_no_sound_are_named(folder, capfd, sink):
 
 
 @pytest.mark.parametrize("kind", ["tar", "parquet"])
-def test_shards_give_the_same_levels(folder, capfd, kind):
+def test_shards_give_the_same_levels(loose, folder, capfd, kind):
     """What is in shards is read like loose files, and copies of it go into the page."""
-    run(capfd, speech(folder), "--format=flac", "-o", folder / "loose")
-    shards = as_shards(folder / "loose", folder / "shards", kind)
-    loose, packed = (rows_of(reported(capfd, one)) for one in (folder / "loose", shards))
-    assert packed["levels"] == loose["levels"]
+    shards = as_shards(loose, folder / "shards", kind)
+    plain, packed = (rows_of(reported(capfd, one)) for one in (loose, shards))
+    assert packed["levels"] == plain["levels"]
     assert packed["unread"] == {}
     summary = summary_of(shards / "report.html")
-    assert (summary["shards"], summary["numbers"]["outputs"]) == (True, 15)
+    assert (summary["shards"], summary["numbers"]["outputs"]) == (True, 5)
 
 
 def test_outputs_in_shards_after_an_input_without_any(folder, capfd):
@@ -343,10 +351,9 @@ def test_outputs_in_shards_after_an_input_without_any(folder, capfd):
 
 
 @pytest.mark.parametrize("kind", ["tar", ""])
-def test_a_report_makes_at_most_one_temporary_folder(folder, capfd, kind, monkeypatch):
+def test_a_report_makes_at_most_one_temporary_folder(loose, folder, capfd, kind, monkeypatch):
     """For what is in shards; loose files need none."""
-    run(capfd, speech(folder), "--format=flac", "-o", folder / "loose")
-    output = as_shards(folder / "loose", folder / "shards", kind) if kind else folder / "loose"
+    output = as_shards(loose, folder / "shards", kind) if kind else loose
     monkeypatch.setattr("tempfile.tempdir", str(folder / "temporary"))
     (folder / "temporary").mkdir()
     made, mkdtemp = [], tempfile.mkdtemp
