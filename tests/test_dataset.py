@@ -307,6 +307,7 @@ def test_a_dataloader_by_hand(dataset, batch_size, workers):
     assert all(type(batch) is list for batch in batches)
 
 
+@pytest.mark.slow
 def test_a_dataloader_in_spawned_workers(dataset):
     """Everything a fresh process needs can be pickled, `collate_fn` too."""
     loader = DataLoader(
@@ -552,6 +553,7 @@ def test_a_run_that_was_stopped_raises(words, tmp_path):
     assert list(manifest.failed["input"]) == ["b.txt", "c.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [False, True])
 def test_a_copy_of_the_worker_that_user_code_lets_go(words, tmp_path, together):
     """A fork that returns, leaves with sys.exit, or raises ends; the parent's results stand."""

@@ -437,13 +437,13 @@ def ten(four: Path, failing: str) -> None:
     [
         ("ab", "1", True),
         ("ab", "2", False),
-        ("a", "0", True),
-        ("", "0", False),
-        ("", "0%", False),
-        ("abc", "20%", True),
-        ("abc", "30%", False),
+        pytest.param("a", "0", True, marks=pytest.mark.slow),
+        pytest.param("", "0", False, marks=pytest.mark.slow),
+        pytest.param("", "0%", False, marks=pytest.mark.slow),
+        pytest.param("abc", "20%", True, marks=pytest.mark.slow),
+        pytest.param("abc", "30%", False, marks=pytest.mark.slow),
         ("abc", "25.5%", True),
-        ("abcdefghij", "100%", False),
+        pytest.param("abcdefghij", "100%", False, marks=pytest.mark.slow),
     ],
 )
 def test_max_failures(capfd, four, failing, allowed, stops):

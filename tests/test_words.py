@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ PAGES = [
 ]
 
 
+@cache
 def definitions() -> list[tuple[str, str]]:
     """Return the kind and the name of every module, class and function."""
     found = []

@@ -90,6 +90,7 @@ def test_each_sample_between_two_numbers(order):
     assert np.array_equal(numbers_in(content, 16), exactly_rounded(frames, 16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_a_long_piece_of_vorbis(blocks):
     """What libvorbis is given at once must fit the stack: three million frames ended the process."""

@@ -357,6 +357,7 @@ def check(outcome: Outcome, name: str, done: int | None, error: str) -> None:
         assert len(samples_of(content)) == int(row["frames"])
 
 
+@pytest.mark.slow
 def test_nothing_is_taken_by_a_name(outcome):
     """Nothing that a playlist names is read, and no file is opened beside the one that is listed."""
     assert "list.m4a" in outcome.failed

@@ -40,6 +40,7 @@ def test_it_hears_what_the_package_hears(model, name):
     assert np.abs(np.array(found) - by_the_package(mono)).max() < ROUNDING
 
 
+@pytest.mark.slow
 def test_a_long_recording_is_read_in_blocks(model):
     """The state goes on from one block to the next."""
     sound, _ = soundfile.read(SAMPLES / "lecture.flac", dtype="float32")

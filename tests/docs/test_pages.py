@@ -417,6 +417,7 @@ def test_the_first_command_does_the_main_job(first_run):
         assert all({name: chunk[name] for name in row} == row for chunk in chunks[row["input"]])
 
 
+@pytest.mark.slow
 @needs_ffmpeg
 def test_what_the_first_command_makes_can_be_heard(first_run):
     """A player plays all chunks: each lasts ten seconds, or to the end; nothing is missing, or silent."""
@@ -541,6 +542,7 @@ def pass_the_time() -> None:
     time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_the_table_of_busy_workers_is_true(tmp_path):
     """Of four workers, as many are busy at once as the page says, and no more."""
     rows = table(BATCHES, "busy: 4 files")

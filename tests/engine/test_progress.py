@@ -74,6 +74,7 @@ def on_terminal(columns: int, *arguments: object) -> list[str]:
     return [line for line in re.split(r"[\r\n]+", plain) if line]
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_shows_what_matters(run: tuple[object, ...]):
     """At 60 columns: counts, failures, the time left with its name, and the rate in hours of sound."""
     lines = on_terminal(60, *run)

@@ -145,7 +145,6 @@ class LaunchedConformance(ExecutorConformance):
 
     # -- process_batch -----------------------------------------------------------------------------------
 
-    @pytest.mark.quick
     def test_a_batch_done_together(self):
         """process_batch gives one result for each input, as a list or a generator; process is not called."""
         texts = {**good_inputs(10), "part 0/wörd-0003.txt": "generator"}
@@ -194,7 +193,6 @@ class LaunchedConformance(ExecutorConformance):
             "d.txt": ["0"],
         }
 
-    @pytest.mark.quick
     def test_children_end_with_the_run(self):
         """What inputs have left running is gone when the run ends."""
         token = uuid.uuid4().hex

@@ -478,6 +478,7 @@ def test_a_manifest_with_impossible_numbers_is_refused(made: Path, tmp_path: Pat
             splitter.export(tmp_path / "out", to)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["lhotse", "nemo"])
 def test_memory_does_not_grow_with_the_pieces(made: Path, tmp_path: Path, to: str):
     """Ten times as many take no more."""

@@ -150,6 +150,7 @@ def test_none_of_them_is_stale(listed: Path, capfd):
     assert "split" not in pq.read_schema(outputs / "manifest.parquet").names
 
 
+@pytest.mark.slow
 def test_more_rows_than_are_held_at_once(folder: Path):
     """Whatever is written in blocks comes back as one table."""
 

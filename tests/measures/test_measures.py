@@ -276,6 +276,7 @@ def test_speech_is_what_the_package_hears(rate):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 11.3])
 def test_dnsmos_is_that_of_its_package(seconds):
     dnsmos = pytest.importorskip("speechmos.dnsmos")

@@ -359,6 +359,7 @@ def test_a_table_in_a_store_that_is_busy_is_read_on(
     assert refused
 
 
+@pytest.mark.slow
 def test_a_program_that_has_read_outputs_ends_in_silence(files: Path, folder: Path, expected: list[bytes]):
     """What it has open is closed in time."""
     outputs = as_shards(files, folder / "shards", "tar")

@@ -140,6 +140,7 @@ def test_inputs_that_fail(inputs: Path, monkeypatch: pytest.MonkeyPatch):
     _check(pipeline)
 
 
+@pytest.mark.slow
 def test_a_broken_recipe(inputs: Path):
     """It ends all stages as it would if it were not fused, and no input is told to have failed."""
     pipeline = _pipeline(inputs, "out", Broken)
@@ -148,6 +149,7 @@ def test_a_broken_recipe(inputs: Path):
     assert not Path(pipeline.output, "last", "errors.csv").exists()
 
 
+@pytest.mark.slow
 def test_too_many_failures(inputs: Path):
     """What fails in other workers counts, too."""
     for path in inputs.iterdir():
@@ -159,6 +161,7 @@ def test_too_many_failures(inputs: Path):
         pipeline.run(quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generations", [0, 2], ids=["runner", "driver"])
 @pytest.mark.parametrize("moment", ["before the commit of the last", "before the commit of the first"])
 def test_a_death_between_commits(
@@ -191,6 +194,7 @@ def test_a_death_between_commits(
     assert len(check_manifest(Path(pipeline.output, "last"))) == 2 * INPUTS
 
 
+@pytest.mark.slow
 def test_a_death_before_the_first_commit(
     inputs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
@@ -207,6 +211,7 @@ def test_a_death_before_the_first_commit(
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_death_in_a_step_of_a_batch(inputs: Path, monkeypatch: pytest.MonkeyPatch, step: int):
     """Inputs in a shard are committed in steps: what a fused stage began in one of them is undone."""
@@ -242,6 +247,7 @@ class Slow(Halves):
         return super().process(input_file)
 
 
+@pytest.mark.slow
 def test_a_death_later_than_asked_for(inputs: Path, monkeypatch: pytest.MonkeyPatch):
     """An input that takes too long may end, and a fused stage begin, before its runner is killed."""
     asked, begun = inputs.parent / "asked", inputs.parent / "begun"
@@ -269,6 +275,7 @@ def test_a_death_later_than_asked_for(inputs: Path, monkeypatch: pytest.MonkeyPa
     assert len(_texts(Path(pipeline.output, "last"))) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("until_used", "fuse_both", "kept"), [(None, False, 24), (True, False, 0), (None, True, 0)]
 )
@@ -323,6 +330,7 @@ def test_stale_outputs_of_a_stage_before_that_is_new(inputs: Path):
     _check(pipeline)
 
 
+@pytest.mark.slow
 def test_an_input_that_changes_after_a_death(inputs: Path, monkeypatch: pytest.MonkeyPatch):
     """What was made of it before is stale, also for the next runner."""
     publish = FusingInProgress.publish

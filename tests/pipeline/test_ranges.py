@@ -85,6 +85,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_ranges, "FEWEST_RANGES", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_shard_is_there_and_its_files_are_gone_while_the_first_stage_is_at_work(
     folder: Path, monkeypatch: pytest.MonkeyPatch

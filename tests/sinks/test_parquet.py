@@ -319,6 +319,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("datasets") is None, reason="needs Hugging Face's datasets")
 @pytest.mark.parametrize("rate", [None, 8000])
 def test_hugging_face_reads_sound_as_sound(folder: Path, capfd, rate: int | None):

@@ -366,6 +366,7 @@ def test_pieces_of_pieces_are_refused(noted: Path, capfd):
 # -- kills -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_at_any_change_and_continued(noted: Path):
     """The next run leaves what an undisturbed one leaves."""
     given = ("--sink", "virtual", "--seconds", "0.1", "--workers", "0", "--batch-size", "1")

@@ -236,6 +236,7 @@ def test_a_read_only_output_folder(
 # -- descriptors ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_few_open_files(folder: Path):
     """`ulimit -n 64` is enough for a run, and for a run that continues from many records."""
     dataset = make_inputs(folder / "data", texts(100))
@@ -250,6 +251,7 @@ def test_few_open_files(folder: Path):
     assert len({row["input"] for row in check_manifest(output)}) == 100
 
 
+@pytest.mark.slow
 def test_too_few_open_files_for_so_many_workers(folder: Path):
     """Where the limit is too low for the workers that are asked for, it is raised or the remedy is named."""
     dataset = make_inputs(folder / "data", texts(40))

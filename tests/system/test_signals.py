@@ -137,6 +137,7 @@ def test_an_interrupted_redo(busy: Busy):
 MOMENTS = ("splitter.errors", "click", "splitter.cli.main", "torch")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: signal.Signals(number).name)
 def test_a_signal_while_the_program_starts(folder: Path, number: int):
     """Whatever is being imported, it ends at once, without a word and with the exit code of the signal."""

@@ -209,7 +209,10 @@ def wait_until(condition):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("tool", ["split", "cat", "map"])
+@pytest.mark.parametrize(
+    "tool",
+    ["split", pytest.param("cat", marks=pytest.mark.slow), pytest.param("map", marks=pytest.mark.slow)],
+)
 def test_a_kill_leaves_no_half_shard(folder, number, tool):
     """What has its name is whole; a signal that can be heard leaves nothing else, and the next run works."""
     data = tar_bytes([(f"{n}.bin", bytes(200_000)) for n in range(12)])

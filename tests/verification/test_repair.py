@@ -52,6 +52,14 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(content)
 
 
+def one_is_quick(damages: dict[str, Callable[[Path], None]], quick: str):
+    """Return the parameters of a test; but for one of them it is slow."""
+    slow = pytest.mark.slow
+    return [
+        pytest.param(damage, id=name, marks=() if name == quick else slow) for name, damage in damages.items()
+    ]
+
+
 LOOSE: dict[str, Callable[[Path], None]] = {
     "a byte": lambda path: flip(path, 7),
     "cut": lambda path: os.truncate(path, 5),
@@ -61,7 +69,7 @@ LOOSE: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("damage", LOOSE.values(), ids=LOOSE)
+@pytest.mark.parametrize("damage", one_is_quick(LOOSE, "gone"))
 def test_a_loose_output_is_made_again(folder, capfd, damage):
     """Its input alone is processed; the tree is that of a run that nothing has happened to."""
     outputs = Outputs(folder, capfd)
@@ -91,7 +99,7 @@ IN_SHARDS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("sink", ["webdataset", "parquet"])
-@pytest.mark.parametrize("damage", IN_SHARDS.values(), ids=IN_SHARDS)
+@pytest.mark.parametrize("damage", one_is_quick(IN_SHARDS, "a byte of a content"))
 def test_a_shard_is_made_again(folder, capfd, sink, damage):
     """With all that is good in it, where that can still be read."""
     outputs = Outputs(folder, capfd, "--sink", sink, "--shard-maxcount", "8")

@@ -459,7 +459,14 @@ def shorter_lists_are_taken(monkeypatch):
 
 
 @pytest.mark.usefixtures("shorter_lists_are_taken")
-@pytest.mark.parametrize("sink", ["files", "webdataset", "parquet"])
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "files",
+        pytest.param("webdataset", marks=pytest.mark.slow),
+        pytest.param("parquet", marks=pytest.mark.slow),
+    ],
+)
 def test_what_has_no_rows_in_the_manifest_is_looked_at_too(folder, words, capfd, sink):
     """It comes back, with its rows, when its input is listed again, or the change is taken back."""
     # a shard for each input
@@ -634,6 +641,7 @@ def test_code_that_has_changed_unnoticed_is_found(signed, folder, capfd):
     assert said.out.startswith(f"{signed}/a/signed.txt: made again, its checksum is ")
 
 
+@pytest.mark.slow
 def test_a_column_that_came_later_is_no_difference(signed, folder, capfd):
     """Outputs of an earlier version stay as they are; a column that is missing is found."""
     recipe, own = folder / "signer.py", ["--deep", "all", "--recipe", f"{folder}/signer.py:Signer"]

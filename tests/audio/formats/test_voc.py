@@ -55,6 +55,7 @@ def test_blocks_that_follow_each_other(tmp_path):
         assert np.array_equal(read(tmp_path / "a.voc"), expected)
 
 
+@pytest.mark.slow
 def test_a_cut_anywhere_in_blocks(tmp_path):
     """Each block states its size, so only a cut between two of them is not seen."""
     content = HEAD + sound(FRAMES[:100]) + sound(FRAMES[100:150]) + b"\0"
@@ -74,6 +75,7 @@ def test_a_cut_anywhere_in_blocks(tmp_path):
             )
 
 
+@pytest.mark.slow
 @needs_ffmpeg
 @pytest.mark.parametrize("codec", ["pcm_s16le", "pcm_u8", "pcm_alaw", "pcm_mulaw"])
 @pytest.mark.parametrize("channels", [1, 2])
