@@ -30,6 +30,7 @@ class SoundSource(ABC):
         files: How many files a piece makes: one, or one for each channel.
         path: The local path of the recording, which virtual pieces refer to.
         is_decoded: Whether the recording may have to be decoded up to a piece.
+        lacks_sound: Whether the recording is one that `truncated` keeps; known once `finish` has read it.
     """
 
     recorded: SoundFormat
@@ -38,6 +39,7 @@ class SoundSource(ABC):
     files: int = 1
     path: str = ""
     is_decoded: ClassVar[bool] = False
+    lacks_sound: bool = False
 
     @abstractmethod
     def reach(self, frame: int) -> int:

@@ -40,6 +40,7 @@ class RawSource(SoundSource):
         self._start, self._frames = extent.start, extent.frames
         self.recorded: RawFormat = raw
         self.made = made
+        self.lacks_sound = extent.is_cut_short
 
     def reach(self, frame: int) -> int:
         return min(frame, self._frames)
@@ -164,6 +165,7 @@ class FlacFramesSource(FramesSource):
         except FlacError as error:
             if self._truncated == "error":
                 raise AudioError(f"{self._path}: {error}; {KEEP_THEM}") from error
+            self.lacks_sound = True
             return min(frame, error.samples)
 
 
@@ -183,7 +185,9 @@ class Mp3FramesSource(FramesSource):
                 return None
             check_mp3(path, mp3, truncated)
             opened.pop_all()
-            return cls(mp3, SoundFormat("MP3", LOSSY["MP3"], mp3.layout.channels, mp3.layout.rate))
+            source = cls(mp3, SoundFormat("MP3", LOSSY["MP3"], mp3.layout.channels, mp3.layout.rate))
+            source.lacks_sound = bool(mp3.loss)
+            return source
 
     def is_exact(self, start: int, stop: int) -> bool:
         """Return whether a piece has more than one frame: ffmpeg cannot drop samples at both ends of one."""

@@ -95,6 +95,11 @@ class DecodedSource(SoundSource):
     def forget(self, frame: int) -> None:
         self._tape.forget(frame)
 
+    @property
+    def lacks_sound(self) -> bool:  # type: ignore[override]
+        """Whether the decoder has found that sound is missing."""
+        return self._decoder.lacks_sound
+
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
         return self._tape.blocks(start, stop)
 

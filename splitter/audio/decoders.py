@@ -35,10 +35,12 @@ class Decoder(ABC):
     Attributes:
         format: How the recording is stored.
         frames: How many frames have been read.
+        lacks_sound: Whether the recording is one that `truncated` keeps; known once all has been read.
     """
 
     format: SoundFormat
     frames = 0
+    lacks_sound = False
 
     @abstractmethod
     def read(self, frames: int) -> np.ndarray:
@@ -91,6 +93,7 @@ class RawDecoder(Decoder):
 
     def __init__(self, path: str, extent: Extent, raw: RawFormat) -> None:
         self._file, self._left = extent.open(path), extent.frames
+        self.lacks_sound = extent.is_cut_short
         self.format: RawFormat = raw
 
     def read(self, frames: int) -> np.ndarray:
@@ -216,6 +219,7 @@ class SndfileDecoder(Decoder):
 
     def _open_mp3(self, mp3: CountedMp3, opened: ExitStack) -> "_SoundFile":
         check_mp3(self._path, mp3, self._truncated)
+        self.lacks_sound = bool(mp3.loss)
         if mp3.changes:
             self._fault = "changes its sample rate or channels"
         pipe = opened.enter_context(open(mp3.open(), "rb", buffering=0))  # noqa: SIM115 - closed by the stack
@@ -246,6 +250,7 @@ class SndfileDecoder(Decoder):
     def _check_end(self) -> None:
         fault, stated = self._fault or self._loss, self._stated
         whole = self.frames == stated if stated else not fault
+        self.lacks_sound = self.lacks_sound or not whole
         if whole or self._truncated != "error":
             return
         how = "ends early" if self.frames < stated else "holds more than its header says"

@@ -32,9 +32,12 @@ def open_decoder(path: str, truncated: Truncated = "error") -> Decoder:
         if extent.raw:
             return RawDecoder(path, extent, extent.raw)
     try:
-        return _open_opus(path) or SndfileDecoder(path, truncated)
+        decoder = _open_opus(path) or SndfileDecoder(path, truncated)
     except soundfile.LibsndfileError as error:
-        return _open_with_av(path, truncated, error)
+        decoder = _open_with_av(path, truncated, error)
+    if extent and extent.is_cut_short:
+        decoder.lacks_sound = True
+    return decoder
 
 
 def _open_opus(path: str) -> Decoder | None:

@@ -182,7 +182,8 @@ class SoundRecipe(ProcessorDataset):
         resampled = {"source_resampler"} if self.target.sample_rate is not None else set()
         cut = {"source_cut"} if self.target.format in {"mp3", "ogg"} else set()
         gain = GAIN_KEYS if self.loudness else ()
-        return {*_KEYS, *resampled, *cut, *gain, *columns_of(self.measures)}
+        kept = {"source_truncated"} if self.truncated == "keep" else set()
+        return {*_KEYS, *resampled, *cut, *gain, *kept, *columns_of(self.measures)}
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
         """Return advice on the labels in the first annotation file; refuse a shared file that is faulty."""
@@ -277,6 +278,8 @@ class SoundRecipe(ProcessorDataset):
             )
             if target.sample_rate is not None:
                 about["source_resampler"] = source.resampler
+            if self.truncated == "keep":
+                about["source_truncated"] = source.lacks_sound
 
     def _files(self, source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]:
         """Yield the files of one span, with all channels together or one channel after the other."""

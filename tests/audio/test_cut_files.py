@@ -88,6 +88,7 @@ def test_what_there_is_of_a_part(tmp_path, container):
         chunks_of(path)
     outputs, about = chunks_of(path, truncated="keep", format="wav")
     assert about["source_frames"] in {1999, 2000}
+    assert about["source_truncated"] is True
     kept = soundfile.read(io.BytesIO(outputs[0].content), dtype="int16")[0]
     assert np.array_equal(kept, frames[: len(kept)])
     assert len(kept) == about["source_frames"]

@@ -328,11 +328,13 @@ def test_a_bad_file(outcome, name):
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.slow
-def test_what_there_is_of_a_bad_file(outcome_kept, name):
-    """With --truncated keep a file that ends early is done, with what is there."""
+def test_what_there_is_of_a_bad_file(outcome, outcome_kept, name):
+    """With --truncated keep a file that ends early is done, with what is there; the manifest says so."""
     bad = BAD[name]
     may_be_kept = bad.kept is not None or KEEP in bad.error.replace("\\", "")
     check(outcome_kept, name, bad.kept if may_be_kept else bad.done, "" if may_be_kept else bad.error)
+    is_short = str(name in outcome.failed)
+    assert {row["source_truncated"] for row in outcome_kept.done.get(name, ())} <= {is_short}
 
 
 def check(outcome: Outcome, name: str, done: int | None, error: str) -> None:

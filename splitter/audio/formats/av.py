@@ -91,7 +91,7 @@ class AvDecoder(Decoder):
     def read(self, frames: int) -> np.ndarray:
         block = self._next(frames) if frames else None
         if block is None:
-            if frames and self._truncated == "error":
+            if frames:
                 self._check_end()
             return np.empty((0, self.format.channels), self.format.dtype)
         self.frames += block.samples
@@ -110,7 +110,10 @@ class AvDecoder(Decoder):
         rate = self.format.rate
         stated = self._stated or round(self._seconds * rate)
         is_short = lacks_sound(self._seconds, self._reached, self._first.samples / rate)
-        if is_short or self.frames < self._stated or self._is_damaged:
+        if not (is_short or self.frames < self._stated or self._is_damaged):
+            return
+        self.lacks_sound = True
+        if self._truncated == "error":
             how = "is damaged in the middle" if self._is_damaged else "ends early"
             raise ends_early(self._path, how, self.frames, stated if stated > self.frames else 0)
 

@@ -37,7 +37,9 @@ def check_lost(path: Path, said: str) -> None:
     """It is an error that says how much is there, and with --truncated keep just that is done."""
     with pytest.raises(AudioError) as refused:
         frames_of(path)
-    kept = frames_of(path, "keep")
+    about = chunks_of(path, truncated="keep")[1]
+    assert about["source_truncated"] is True
+    kept = about["source_frames"]
     pattern = rf"{said}: {kept:,} of 38\d,\d\d\d samples exist; use --truncated keep to keep them"
     assert re.search(pattern, str(refused.value)), refused.value
     assert 0 < kept < SECONDS * RATE
