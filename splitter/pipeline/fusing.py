@@ -125,7 +125,7 @@ class FusedWork:
             self._state.decline()
             return
         sources = code_beside(type(recipe)) if run.executor.elsewhere else {}
-        content = pickle.dumps((pickled, sources))
+        content = pickle.dumps((pickled, sources, order.job.storage, generation))
         # it is sent with each batch
         if len(content) > MOST_BYTES:
             self._state.decline()

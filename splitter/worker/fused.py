@@ -26,6 +26,7 @@ from splitter.ledger.protocol import BEGUN, generation_of
 from splitter.records import Content, InputFile, Scratch
 from splitter.sinks.base import SinkWriter, StoredOutput
 from splitter.sinks.files import FilesWriter
+from splitter.storage.base import Storage
 from splitter.storage.layout import key_hash, same_name
 from splitter.system.recipe_code import TextImporter
 from splitter.text.csv import CsvText, Row
@@ -55,6 +56,9 @@ class LeftHalfDone(StorageError):
 class FusedOrder:
     """What a worker of the stage before needs to know about a stage.
 
+    It is sent with the code of the recipe, if a worker may not have that, and with the output folder and the
+    generation, which are all that a worker needs to undo what another one began.
+
     Attributes:
         job: The job that its own workers have; rows may have other columns.
         listing: How the rows of the stage before become its own.
@@ -68,10 +72,6 @@ class FusedOrder:
     generation: int
     timeout: float | None
     step: int | None
-
-    def name_of(self, batch: str) -> str:
-        """Return the name of the batch that this stage makes from one of the stage before."""
-        return f"{self.generation:06d}{MARK}{batch}"
 
     @property
     def takes_files(self) -> bool:
@@ -198,7 +198,9 @@ class FusedStage:
                 return False
             tools = self._tools_for(source)
             whole = replace(
-                _batch_of(self.order.name_of(batch), source, rows, tools), fused=fused, step=self.order.step
+                _batch_of(_name_of(batch, self.order.generation), source, rows, tools),
+                fused=fused,
+                step=self.order.step,
             )
             if np.isin(np.array(whole.keys, "u8"), self._done_before()).any():
                 # stale outputs must go even if nothing replaces them: the stage's own workers see to that
@@ -229,15 +231,6 @@ class FusedStage:
                 raise LeftHalfDone(str(error)) from error
             raise
         return in_progress.is_finished
-
-    def undo(self, batch: str) -> None:
-        """Undo the batches begun under this name, or as steps of it."""
-        storage = self.order.job.storage
-        journal = Journal(storage)
-        with storage.at_work():
-            for begun in journal.open_batches(journal.record_names()):
-                if begun.startswith(batch):
-                    journal.finish_batch(begun.removesuffix(BEGUN))
 
     def _done_before(self) -> np.ndarray:
         """Return the keys of inputs from which an earlier run made files."""
@@ -296,8 +289,7 @@ class FusedStages:
     def of(self, content: bytes) -> FusedStage | None:
         """Return the stage that is pickled in `content`; None if its recipe cannot be loaded here."""
         if content not in self._stages:
-            # the order, and the recipe's code if a worker may not have it
-            order, sources = pickle.loads(content)  # noqa: S301 - from the driver of this pipeline
+            order, sources, _, _ = pickle.loads(content)  # noqa: S301 - from the driver of this pipeline
             if sources:
                 sys.meta_path.insert(0, TextImporter(sources))
             self._stages[content] = None
@@ -307,18 +299,31 @@ class FusedStages:
         return self._stages[content]
 
     def undo(self, fused: Fused, batch: str) -> None:
-        """Undo what a dead runner began in these stages, with a batch of this name."""
+        """Undo what a dead runner began in these stages, with a batch of this name; load no recipe."""
         for content, inner in fused.stages:
-            stage = self.of(content)
-            if stage is not None:
-                name = stage.order.name_of(batch)
-                stage.undo(name)
-                self.undo(inner, name)
+            _, _, storage, generation = pickle.loads(content)  # noqa: S301 - as above
+            name = _name_of(batch, generation)
+            _undo(storage, name)
+            self.undo(inner, name)
 
     def close(self) -> None:
         """Close the workers of the stages."""
         for worker in self.workers:
             worker.close()
+
+
+def _name_of(batch: str, generation: int) -> str:
+    """Return the name of the batch that a stage makes from one of the stage before."""
+    return f"{generation:06d}{MARK}{batch}"
+
+
+def _undo(storage: Storage, batch: str) -> None:
+    """Undo the batches begun under this name, or as steps of it."""
+    journal = Journal(storage)
+    with storage.at_work():
+        for begun in journal.open_batches(journal.record_names()):
+            if begun.startswith(batch):
+                journal.finish_batch(begun.removesuffix(BEGUN))
 
 
 def _batch_of(name: str, source: ListSource, rows: list[Row], tools: WorkerTools) -> Batch:

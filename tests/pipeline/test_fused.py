@@ -21,7 +21,7 @@ from splitter.ledger.records import RecordWriter
 from splitter.pipeline.running import run_stages
 from splitter.recipes.copy import Copy
 from splitter.testing.published import published, read_table
-from splitter.worker.fused import MARK, FusingInProgress
+from splitter.worker.fused import MARK, FusedStages, FusingInProgress
 from splitter.worker.runner import Runner
 
 INPUTS = 12
@@ -233,6 +233,26 @@ def test_a_death_in_a_step_of_a_batch(inputs: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Journal, "commit", dies)
     pipeline.run(quiet=True)
     assert (inputs.parent / "died").exists()
+    _check(pipeline)
+    assert len(check_manifest(Path(pipeline.output, "last"))) == 2 * INPUTS
+
+
+def test_a_death_after_which_the_stage_cannot_be_loaded(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """What it began is undone before its own workers do the same inputs, and not when they have."""
+    commit, load, died = Journal.commit, FusedStages.of, inputs.parent / "died"
+
+    def dies(self: Journal, batch: str, record: RecordWriter) -> None:
+        if MARK in batch:
+            die_once(inputs.parent, 0)
+        commit(self, batch, record)
+
+    monkeypatch.setattr(Journal, "commit", dies)
+    monkeypatch.setattr(FusedStages, "of", lambda *given: None if died.exists() else load(*given))
+    pipeline = Pipeline(inputs.parent / "out")
+    halves = pipeline.stage("halves", Halves(str(inputs)), workers=1, batch_size=2)
+    pipeline.stage("last", Copy(halves), fuse=True, workers=1)
+    pipeline.run(quiet=True)
+    assert died.exists()
     _check(pipeline)
     assert len(check_manifest(Path(pipeline.output, "last"))) == 2 * INPUTS
 
