@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from splitter.errors import Refused
 from splitter.outputs.decoding import decoded
 from splitter.outputs.reader import FOLDER, Address, OutputReader
+from splitter.text.conditions import columns_in, condition
 from splitter.text.show import one_line, show_names
 from splitter.text.spelling import nearest
 
@@ -108,12 +109,34 @@ def _manifest(output: Any) -> tuple["pd.DataFrame", str]:  # noqa: ANN401 - what
 
 
 def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
-    """Return the rows that match a pandas expression."""
-    import pandas as pd
-
+    """Return the rows that match a condition, as --where has it, or else a pandas expression."""
     if where is None:
         return rows
     shown = f"splitter.open: where {where!r:.200}"
+    try:
+        found = rows[_met(rows, where)]
+    except (Refused, TypeError):
+        found = _chosen_by_pandas(rows, where, shown)
+    if len(rows) and not len(found):
+        warnings.warn(f"{shown} matches none of {len(rows):,} outputs", stacklevel=4)
+    return found
+
+
+def _met(rows: "pd.DataFrame", where: str) -> np.ndarray:
+    """Return which rows meet a condition; raise Refused or TypeError for what only pandas may know."""
+    asked = columns_in(where)
+    names = [name for name in rows.columns if name in asked]
+    meets = condition(where, names)
+    if not names:
+        raise Refused(f"{where!r:.200}: names no column")
+    # a missing value is an empty text, as in the manifest
+    values = (rows[name].astype(object).mask(rows[name].isna(), "").tolist() for name in names)
+    return np.fromiter(map(meets, zip(*values, strict=True)), bool, len(rows))
+
+
+def _chosen_by_pandas(rows: "pd.DataFrame", where: str, shown: str) -> "pd.DataFrame":
+    import pandas as pd
+
     try:
         # pandas may raise anything; the expression knows only the columns
         holds: Any = rows.eval(where, engine="python", local_dict={}, global_dict={})
@@ -126,15 +149,11 @@ def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
             f"{shown}: is not a condition; write one such as size > 1000{more}; {_columns(rows.columns)}"
         )
     found: pd.DataFrame = rows[holds.fillna(value=False).astype(bool)]
-    if len(rows) and not len(found):
-        warnings.warn(f"{shown} matches none of {len(rows):,} outputs; {_TEXT}", stacklevel=4)
     return found
 
 
 # advice about the most common mistake
-_TEXT = (
-    "columns of the dataset list are text, so write label == '7', or label.astype('float') < 30 for a number"
-)
+_TEXT = "for pandas, columns of the dataset list are text, so write label.astype('float') for a number"
 
 
 def _why_not(error: Exception, columns: Sequence[str]) -> str:
@@ -145,7 +164,7 @@ def _why_not(error: Exception, columns: Sequence[str]) -> str:
         return f"there is no column {name[1]!r}{hint} (write text in quotes)"
     if isinstance(error, TypeError):
         return f"{one_line(str(error))}; {_TEXT}"
-    words = "is not a pandas expression" if isinstance(error, (SyntaxError, TokenError)) else ""
+    words = "is not a condition" if isinstance(error, (SyntaxError, TokenError)) else ""
     return f"{words or one_line(str(error))}; write one such as \"split == 'train'\"; {_columns(columns)}"
 
 

@@ -36,7 +36,8 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one function for both
 
     Args:
         output: An output folder, a URL, or rows of a manifest.
-        where: The rows to take, in the syntax of pandas' `query`, such as "split == 'train' and size > 1000".
+        where: The rows to take, as --where takes them, such as "split == 'train' and size > 1000"; or an
+            expression of pandas' `query`.
         all_rows: Also take outputs that `--keep` left out.
         decode: Sound becomes a tensor [channels, frames] with its `sample_rate`, images become Pillow images,
             text becomes str, and the rest stays bytes. False: all stay bytes. Or a function of bytes and row.
