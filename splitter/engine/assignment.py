@@ -178,8 +178,7 @@ def read_assignment(
 
     Without `keep` nothing is written to the output folder.
     """
-    source, options = request.source, request.options
-    reading, group_rows = source.reading, request.dataset.group_rows
+    source, options, reading = request.source, request.options, request.source.reading
     table = copy_list(source.header, source.rows, file, source.column)
     if not len(table):
         refuse_no_match(request.listing.where, reading.tally.left_out)
@@ -194,9 +193,8 @@ def read_assignment(
         display.say(f"checking {show_count(len(table), 'input')}")
     found = survey(table, layout, reading)
     first = (table.input_file(index, layout) for index in range(min(len(table), FIRST_INPUTS)))
-    for advice in (advice_of(request.dataset, first), _advice_on_keep(request)):
-        if advice:
-            display.warn(advice)
+    for advice in filter(None, (advice_of(request.dataset, first), _advice_on_keep(request))):
+        display.warn(advice)
     how = _how(request, display)
     job = _job(request, layout, table, how)
     groups, mine = _divide(request, found, keep=keep)
@@ -204,7 +202,7 @@ def read_assignment(
         source.column,
         source.root,
         options.keep_extension,
-        group_rows,
+        request.dataset.group_rows,
         request.listing.member,
         source.size_column,
         total_bytes=bytes_together(found.sizes),

@@ -11,8 +11,9 @@ import os
 import pickle
 import secrets
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -218,16 +219,7 @@ class RayExecutor(Executor):
         # nothing is done yet, but there is something to display
         yield Report(notes=self._too_small())
         while True:
-            while more and len(at_work) < self._room():
-                try:
-                    batch = next(batches)
-                except StopIteration:
-                    more = False
-                    break
-                if batch is None:
-                    break
-                reference = task.remote(self._mission, run, pickle.dumps(batch))
-                at_work[reference] = batch.keys
+            more = more and self._give_out(batches, partial(task.remote, self._mission, run))
             if not at_work and not more:
                 return
             if not at_work:
@@ -249,6 +241,18 @@ class RayExecutor(Executor):
             if time.monotonic() - heard > SECONDS_BETWEEN_NOTES and not self._slots:
                 heard = time.monotonic()
                 yield Report(notes=[f"waiting for a node that has {self._needs_in_words()}"])
+
+    def _give_out(self, batches: Iterator[Batch | None], start: Callable[[bytes], Any]) -> bool:
+        """Start tasks for as many batches as Ray may have now; return False if there are no more batches."""
+        while len(self._at_work) < self._room():
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return False
+            if batch is None:
+                break
+            self._at_work[start(pickle.dumps(batch))] = batch.keys
+        return True
 
     def _heard(self, report: Report) -> Report:
         """Return a report, without its note on a lost node if there was such a note a moment ago."""
