@@ -205,18 +205,18 @@ class Runner:
 def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, notes: RunnerNotes) -> None:
     """Run batches until the guard closes the pipe."""
     fault: RunStopped | None = None
-    try:
-        worker.setup()
-    except RunStopped as error:
-        fault = error
-    # memory that setup() took does not count towards --memory
-    notes.write(SETUP_MEMORY, memory_of(os.getpid()))
-    notes.write_index(IDLE)
+    is_ready = False
     while True:
         try:
             batch: Batch = pipe.recv()
         except (EOFError, ConnectionResetError):
             return
+        if not is_ready:
+            # only now: if setup() starts a process and then dies, that process holds the pipe open, and the
+            # guard would wait forever for somebody to take a large batch
+            fault, is_ready = _set_up(worker), True
+            # memory that setup() took does not count towards --memory
+            notes.write(SETUP_MEMORY, memory_of(os.getpid()))
         notes.write_index(BETWEEN_INPUTS)
         try:
             report = Report.stopped(fault) if fault else worker.run(batch)
@@ -228,6 +228,15 @@ def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, notes: R
         except (BrokenPipeError, ConnectionResetError):
             # the guard has ended with the run, and what is committed is in storage
             return
+
+
+def _set_up(worker: Worker) -> RunStopped | None:
+    """Set the recipe up; return why that is not possible, if so."""
+    try:
+        worker.setup()
+    except RunStopped as error:
+        return error
+    return None
 
 
 def _exit(status: int) -> NoReturn:

@@ -4,7 +4,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from doors import SHARED, read_table
+from doors import SHARED, read_table, write_files, write_list
 from launcher import Launcher, eventually, make_inputs, with_argument
 
 # the signal comes just when the guard has closed the pipe to its runner, as it does on a busy machine
@@ -115,3 +115,36 @@ def test_a_worker_killed_outside_of_any_input(  # noqa: PLR0913, PLR0917
     if killed != IN_A_ROW:
         failed = [row["input"] for row in read_table(folder / "outputs" / "errors.csv")]
         assert failed == [f"{name}.txt" for name in bad.split()]
+
+
+# a setup() that is killed the first time, and leaves behind a process that holds all its files open
+LEAVING = """
+import os, signal, time
+from splitter import ProcessorDataset
+
+
+class Leaving(ProcessorDataset):
+    def __init__(self, inputs, log: str):
+        super().__init__(inputs)
+        self.log = log
+
+    def setup(self):
+        if not os.path.exists(self.log):
+            open(self.log, "x").close()
+            if not os.fork():
+                time.sleep(1000)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def process(self, input_file):
+        return [], {}
+"""
+
+
+def test_a_large_batch_for_a_worker_that_dies_in_setup(launcher: Launcher, folder: Path):
+    """More than a pipe holds: nobody takes it, and nothing says that nobody will."""
+    (folder / "leaving.py").write_text(LEAVING)
+    write_files(folder, {"a.txt": "one"})
+    dataset = write_list(folder / "list.csv", [["input", "label"], ["a.txt", "x" * 1_000_000]])
+    recipe = ("--recipe", folder / "leaving.py:Leaving", "--log", folder / "log", "--workers", 1)
+    run = launcher.start("run", dataset, *recipe, "--output", folder / "outputs")
+    assert run.wait(60) == 0, run.stderr
