@@ -16,6 +16,7 @@ from splitter.engine.progress import (
     Snapshot,
     View,
     is_notebook,
+    without_listeners,
     write_event,
 )
 from splitter.text.urls import is_url
@@ -74,11 +75,12 @@ class Display:
 
     def error(self, text: str) -> None:
         """Print a line, quiet or not."""
-        if self.view:
-            self.view.say(one_line(text))
-        else:
-            sys.stderr.write(f"{one_line(text)}\n")
-            sys.stderr.flush()
+        with without_listeners():
+            if self.view:
+                self.view.say(one_line(text))
+            else:
+                sys.stderr.write(f"{one_line(text)}\n")
+                sys.stderr.flush()
 
     def start(self, *, inputs: int, size: int, done: int = 0) -> None:
         """Begin to show progress towards this many more inputs; the first time, say their number and size."""
@@ -91,9 +93,10 @@ class Display:
         """Show what is done so far; `status` says where, such as on which nodes."""
         self._wait_for_first(done=work.inputs > 0)
         self._snapshot = replace(self._snapshot, work=work, status=status)
-        self.view = self.view or self._opened()
-        if self.view:
-            self.view.show(self._snapshot)
+        with without_listeners():
+            self.view = self.view or self._opened()
+            if self.view:
+                self.view.show(self._snapshot)
 
     def _opened(self) -> View | None:
         """Return the view that fits; if quiet, only the one for programs remains."""
@@ -124,7 +127,8 @@ class Display:
                 self._patience.join()
             self._patience = None
         if self.view:
-            self.view.stop()
+            with without_listeners():
+                self.view.stop()
             self.view = None
 
     def summary(self, summary: "Summary", *, next_step: bool = True) -> None:

@@ -1,14 +1,15 @@
 """How far a run has got, and ways to show it: a live line, a notebook's bar, plain lines, JSON."""
 
+import contextlib
 import html
 import json
 import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from splitter.text.show import show_bytes, show_clock, show_count, show_seconds
 from splitter.worker.messages import WorkCounts
@@ -154,12 +155,26 @@ def write_event(event: str, fields: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
         sys.stdout.flush()
     except OSError as error:
-        sys.stderr.write(
-            f"note: --progress json: the standard output stream: {error.strerror}; the run continues\n"
-        )
-        # discard all further output, including what is still in the buffer
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        with without_listeners():
+            sys.stderr.write(
+                f"note: --progress json: the standard output stream: {error.strerror}; the run continues\n"
+            )
+        _discard(sys.stdout)
+
+
+@contextlib.contextmanager
+def without_listeners() -> Iterator[None]:
+    """Continue if the standard error stream cannot be written, as when a program that reads it has ended."""
+    try:
+        yield
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard all further output, including what is still in the buffer."""
+    with contextlib.suppress(OSError), open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), stream.fileno())
 
 
 class LiveLine(View):

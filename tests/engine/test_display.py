@@ -1,12 +1,16 @@
 """What is shown while a run goes on."""
 
+import os
 import re
 import signal
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from doors import here, write_files
 
+from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.engine.display import Display
 from splitter.errors import Interrupted
 from splitter.worker.messages import WorkCounts
@@ -45,6 +49,33 @@ def test_sizes_have_three_digits(capfd: pytest.CaptureFixture[str], size: int, s
     with Display() as display:
         display.start(inputs=1, size=size)
     assert f"1 input ({shown}) to do" in capfd.readouterr().err
+
+
+class Noting(ProcessorDataset):
+    """A recipe about which the run says something in between."""
+
+    def process(self, input_file: InputFile):
+        return [OutputFile("0", input_file.read_bytes())], {}
+
+    def process_batch(self, input_files):
+        raise ValueError("one by one, please")
+
+
+@pytest.mark.parametrize("progress", ["auto", "json"])
+def test_a_run_goes_on_when_nobody_reads_what_it_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, progress: str
+):
+    """As when the program at the other end of a pipe has ended: that is no reason to end a run of days."""
+    names = ("a", "b", "c")
+    write_files(folder, dict.fromkeys(names, "text"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", encoding="utf-8") as pipe, open(os.dup(writer), "w", encoding="utf-8") as other:
+        monkeypatch.setattr(sys, "stderr", pipe)
+        monkeypatch.setattr(sys, "stdout", other)
+        dataset = Noting([{"input": str(folder / name)} for name in names])
+        manifest = dataset.run(folder / "outputs", workers=0, batch_size=1, progress=progress)
+    assert len(manifest) == 3
 
 
 def test_a_signal_while_the_wait_for_the_first_begins_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch):
