@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import select
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -37,6 +38,9 @@ class Surroundings:
         with contextlib.suppress(OSError):
             self._folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
         self._streams = sys.stdout, sys.stderr
+        self._listeners = select.poll()
+        for number in (1, 2):
+            self._listeners.register(number, 0)
         self._needed = tuple(needed)
         self._pipe = _identity(needed[0]) if needed else None
         self._user = os.geteuid()
@@ -73,8 +77,10 @@ class Surroundings:
     def _restore_process(self) -> None:
         if self._ends_alarms:
             signal.alarm(0)
+        # pipes that nobody reads any more, so that whatever is printed would raise an error
+        unheard = {number for number, event in self._listeners.poll(0) if event & select.POLLERR}
         for number in range(3):
-            if not _is_open(number):
+            if number in unheard or not _is_open(number):
                 # otherwise the next file to be opened would get this number, and what others print
                 descriptor = os.open(os.devnull, os.O_RDWR)
                 if descriptor != number:

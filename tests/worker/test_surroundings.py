@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from doors import read_table
+from doors import read_table, write_files
 from faulty import CHANGES, HARM
 from launcher import FAULTY, Launcher, check_manifest, make_inputs
 
+from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.worker.surroundings import Surroundings
 
 
@@ -62,3 +63,28 @@ def test_a_folder_that_may_not_be_entered(monkeypatch):
     surroundings.after_user_code()
     assert os.getcwd()
     surroundings.close()
+
+
+class Printing(ProcessorDataset):
+    """A recipe that prints, as any may."""
+
+    def process(self, input_file: InputFile):
+        os.write(2, b"here I am\n")
+        return [OutputFile("0", input_file.read_bytes())], {}
+
+
+def test_what_is_printed_where_nobody_reads_is_no_fault_of_an_input(folder: Path):
+    """As when the program that a pipe leads to has ended."""
+    write_files(folder, dict.fromkeys(("a", "b"), "text"))
+    stderr = os.dup(2)
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 2)
+    try:
+        dataset = Printing([{"input": str(folder / name)} for name in ("a", "b")])
+        manifest = dataset.run(folder / "outputs", workers=1, quiet=True)
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(writer)
+    assert len(manifest) == 2
