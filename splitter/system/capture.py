@@ -9,7 +9,7 @@ from splitter.system.memory import nameless_file
 LONGEST = 4_000
 MOST_INPUTS = 50
 _MOST_BYTES = 64 << 20
-_MARK = re.compile(rb"\0<(-?\d+)>\0")
+_MARK = re.compile(rb"\0<(-?\d{1,9})>\0")
 
 
 class OutputCapture:

@@ -184,11 +184,11 @@ class Guard:
         return str(parse_rows(batch.texts[index])[0][self._job.at])
 
     def _printed(self, batch: Batch) -> list[tuple[str, str]]:
-        """Return what user code has printed, by input."""
+        """Return what user code has printed, by input; it may have printed what looks like a mark of ours."""
         if self._runner.capture is None:
             return []
         return [
-            (self._listed(batch, index) if index >= 0 else "worker", text)
+            (self._listed(batch, index) if 0 <= index < len(batch) else "worker", text)
             for index, text in self._runner.capture.take()
         ]
 

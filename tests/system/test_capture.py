@@ -3,10 +3,13 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from splitter.system.capture import LONGEST, MOST_INPUTS, OutputCapture
+from splitter.worker.guard import Guard
+from splitter.worker.messages import Batch
 
 
 @pytest.fixture
@@ -79,3 +82,21 @@ def test_what_nobody_could_read_takes_no_memory(capture: OutputCapture):
 
     in_a_child(life)
     assert capture.take() == [(3, "the end")]
+
+
+def test_what_looks_like_a_mark_and_is_none(capture: OutputCapture):
+    """User code may print any bytes: they end no worker, whatever input they name."""
+
+    def life() -> None:
+        capture.take_over()
+        capture.mark(0)
+        os.write(1, b"first\n")
+        os.write(1, b"\0<7>\0seventh\n")
+        os.write(1, b"\0<" + b"9" * 5000 + b">\0\n")
+
+    in_a_child(life)
+    guard = Guard.__new__(Guard)
+    guard._job = SimpleNamespace(at=0)
+    guard._runner = SimpleNamespace(capture=capture)
+    said = guard._printed(Batch("000001-000000", [b"a.txt\n"], [1], [1], [1]))
+    assert [(name, text[:7]) for name, text in said] == [("a.txt", "first"), ("worker", "seventh")]
