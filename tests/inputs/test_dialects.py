@@ -123,6 +123,15 @@ def run(capfd, dataset: Path, *options: str, recipe: str = "segments") -> Said:
 # -- the way there and back --------------------------------------------------------------------------------
 
 
+def test_lines_of_nothing_but_space_are_skipped(recordings):
+    """Also of space that is not ASCII, as a copy from a page may leave behind."""
+    write_files(
+        recordings,
+        {"k/wav.scp": f"\N{EM SPACE}\nr {recordings}/a.wav\n\N{NO-BREAK SPACE}\n", "k/text": "\xa0\nr one\n"},
+    )
+    assert [*read_source(InputList(recordings / "k")).rows] == [[f"{recordings}/a.wav", "one", "r"]]
+
+
 @pytest.mark.parametrize("write", [write_cuts, write_supervisions, write_nemo, write_kaldi])
 def test_pieces_come_back_as_they_were_listed(capfd, recordings: Path, write):
     """The same pieces, with the same columns, by the same bytes as from a list of splitter's own."""

@@ -49,9 +49,10 @@ def lines(path: str, name: str) -> Iterator[tuple[int, str]]:
                     raise Refused(
                         f"{name}: unpacks to more than {most:,} bytes; unpack it first, and check it"
                     )
-                if line.strip():
-                    text = line.decode(ENCODING, ESCAPE).rstrip("\r\n")
-                    yield number, text.removeprefix("\ufeff") if number == 1 else text
+                text = line.decode(ENCODING, ESCAPE).rstrip("\r\n")
+                text = text.removeprefix("\ufeff") if number == 1 else text
+                if text.strip():
+                    yield number, text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise Refused(f"{name}: is damaged ({error}); create it again") from None
     except OSError as error:
