@@ -5,6 +5,7 @@ The rows are read one by one; only the sums are kept in memory.
 
 import contextlib
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -233,7 +234,7 @@ def _length(header: Row) -> tuple[Callable[[Row], float], bool]:
     """Return a function that gives the seconds of the output in a row, and whether any column says them."""
     if {*_FRAMES} <= {*header}:
         frames, rate = map(header.index, _FRAMES)
-        return lambda row: _number(row[frames]) / (_number(row[rate]) or 1.0), True
+        return lambda row: _number(row[frames]) / (_number(row[rate]) or math.inf), True
     if {*_TIMES} <= {*header}:
         start, end = map(header.index, _TIMES)
         return lambda row: max(0.0, _number(row[end]) - _number(row[start])), True
@@ -242,10 +243,11 @@ def _length(header: Row) -> tuple[Callable[[Row], float], bool]:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         # a row without an output, or a user's own column
         return 0.0
+    return number if math.isfinite(number) else 0.0
 
 
 def stats_of(folder: str, by: str | None = None, *, all_rows: bool = False) -> Stats:

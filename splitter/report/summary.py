@@ -1,6 +1,7 @@
 """The top of the page: what ran, totals, plots, labels, failures."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -116,6 +117,7 @@ def _from_columns(frame: pd.DataFrame) -> np.ndarray | None:
         numbers.append(frame[name].to_numpy("f8", na_value=np.nan))
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds: np.ndarray = numbers[0] / numbers[1]
+    seconds[~np.isfinite(seconds)] = np.nan
     return seconds
 
 
@@ -177,9 +179,11 @@ def numbers_of(table: ReportTable, lengths: Lengths, kept: RunFacts, left: int) 
         found["seconds"] = round(float(np.nansum(lengths.all[with_file])), 3)
     if "source_seconds" in manifest.columns:
         each = manifest.drop_duplicates(table.listed)["source_seconds"]
-        found["source_seconds"] = round(float(pd.to_numeric(each, errors="coerce").sum()), 3)
+        numbers = pd.to_numeric(each, errors="coerce").to_numpy("f8", na_value=np.nan)
+        found["source_seconds"] = round(float(numbers[np.isfinite(numbers)].sum()), 3)
     if isinstance(kept.last.get("seconds"), (int, float)):
-        found["run"] = kept.last
+        numbers = {name: value for name, value in kept.last.items() if isinstance(value, (int, float))}
+        found["run"] = {name: value for name, value in numbers.items() if math.isfinite(value)}
     return found
 
 

@@ -1,6 +1,7 @@
 """A batch in progress: its inputs are processed, their outputs staged, then published and committed."""
 
 import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Sequence, Sized
@@ -305,7 +306,7 @@ class BatchInProgress:
         surroundings.after_user_code()
         self._keep(index, self._named(index, made, metadata), metadata, outputs=files, size=size)
         recorded = metadata.get(RECORDED)
-        if isinstance(recorded, float):
+        if isinstance(recorded, float) and math.isfinite(recorded):
             self.report.counts.recorded += recorded
 
     def _passes(self, row: Row, metadata: Metadata) -> bool:

@@ -1,5 +1,7 @@
 """What commit records say about the work of batches, where the reports on it are missing."""
 
+import math
+
 import numpy as np
 
 from splitter.ledger.journal import Journal
@@ -30,7 +32,8 @@ def recorded_of(journal: Journal, entries: np.ndarray) -> float:
     entries = np.sort(entries[at[journal.entries["head"][entries]] >= 0])
     columns = at[journal.entries["head"][entries]].tolist()
     rows = (rows[0] for _, rows in journal.rows_of_each(entries, most=1))
-    return sum(float(row[column] or 0) for column, row in zip(columns, rows, strict=True))
+    seconds = (float(row[column] or 0) for column, row in zip(columns, rows, strict=True))
+    return sum(filter(math.isfinite, seconds))
 
 
 def _recorded_at(head: RowColumns) -> int:

@@ -247,6 +247,29 @@ def test_more_values_than_can_be_shown(folder: Path, capfd):
     assert len(as_json(capfd, folder / "out", "--by", "input")) == len(names)
 
 
+class Immeasurable(ProcessorDataset):
+    """A recipe that divides by zero where it measures."""
+
+    def process(self, input_file):
+        outputs = [
+            OutputFile("0.bin", b"0", {"frames": 8000.0, "sample_rate": 8000.0}),
+            OutputFile("1.bin", b"1", {"frames": float("inf"), "sample_rate": 8000.0}),
+            OutputFile("2.bin", b"2", {"frames": 8000.0, "sample_rate": 0.0}),
+            OutputFile("3.bin", b"3", {"frames": float("nan"), "sample_rate": float("nan")}),
+        ]
+        return outputs, {"source_seconds": float("inf")}
+
+
+def test_numbers_that_are_not_finite_are_not_counted(folder: Path, capfd):
+    """Neither in stats, whose JSON has no word for them, nor in the report."""
+    write_files(folder, {"a.txt": "a"})
+    Immeasurable([folder / "a.txt"]).run(folder / "outputs", workers=0)
+    said = here(capfd, "stats", folder / "outputs", "--json").out
+    total = json.loads(said, parse_constant=pytest.fail)["total"]
+    assert (total["outputs"], total["hours"], total["recorded_hours"]) == (4, 1 / 3600, 0)
+    assert here(capfd, "report", folder / "outputs").code == 0
+
+
 def test_an_output_folder_at_a_url(outputs: Path, capfd):
     """The same numbers, without a copy on this machine."""
     url = f"memory://{uuid.uuid4().hex}/out"
