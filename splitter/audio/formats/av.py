@@ -17,6 +17,7 @@ from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.flac import unpacked
 from splitter.audio.formats.mp3 import bit_rate_of
 from splitter.audio.formats.mp4 import lacks_index, seconds_of_plain_edit
+from splitter.audio.formats.ogg.counted import CountedOgg
 from splitter.audio.formats.whole_stream import blocks_of
 from splitter.errors import AudioError
 
@@ -48,8 +49,9 @@ class AvDecoder(Decoder):
 
     def __init__(self, path: str, truncated: Truncated) -> None:
         self._path, self._truncated = path, truncated
-        # the second that decoding has reached, and whether sound before it could not be decoded
-        self._reached, self._is_damaged = 0.0, False
+        # the second that decoding has reached, whether sound before it could not be decoded, and for Ogg the
+        # sign that pages are missing
+        self._reached, self._is_damaged, self._loss = 0.0, False, ""
         self._opened, self._edited = ExitStack(), seconds_of_plain_edit(path)
         self._options = _SIMPLE_EDITS if self._edited else {}
         with ExitStack() as opened:
@@ -80,6 +82,9 @@ class AvDecoder(Decoder):
         if first is None:
             raise AudioError("none of its sound can be decoded")
         self._first, self._stated = first, _stated(stream, first.sample_rate)
+        if container.format.name == "ogg":
+            with open(self._path, "rb") as file:
+                self._loss = CountedOgg(file.fileno()).loss
         is_asf = container.format.name == "asf"
         stated = seconds_before_cut(self._path) if is_asf else seconds_stated(container, stream)
         self._seconds = self._edited or stated
@@ -110,11 +115,11 @@ class AvDecoder(Decoder):
         rate = self.format.rate
         stated = self._stated or round(self._seconds * rate)
         is_short = lacks_sound(self._seconds, self._reached, self._first.samples / rate)
-        if not (is_short or self.frames < self._stated or self._is_damaged):
+        if not (is_short or self.frames < self._stated or self._is_damaged or self._loss):
             return
         self.lacks_sound = True
         if self._truncated == "error":
-            how = "is damaged in the middle" if self._is_damaged else "ends early"
+            how = "is damaged in the middle" if self._is_damaged else self._loss or "ends early"
             raise ends_early(self._path, how, self.frames, stated if stated > self.frames else 0)
 
     def _add(self, block: av.AudioFrame) -> None:

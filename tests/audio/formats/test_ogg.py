@@ -153,6 +153,18 @@ def test_lost_pages(parts, tmp_path):
 
 
 @needs_ffmpeg
+@pytest.mark.parametrize("codec", ["flac", "libspeex"])
+def test_lost_pages_of_what_only_ffmpeg_decodes(codec, tmp_path):
+    """It passes over a hole without a word, and no header states a length."""
+    options = ("-c:a", codec, "-page_duration", "200000", "-f", "ogg")
+    content = encoded_by_ffmpeg(noise(2 * 16_000), 16_000, tmp_path / "b.ogg", *options).read_bytes()
+    parts = pages(content)
+    assert recorded(parts, tmp_path) == 32_000
+    check_lost([*parts[:5], *parts[6:]], tmp_path, "is damaged in the middle")
+    check_lost([*parts[:5], parts[5][:200]], tmp_path, "ends early")
+
+
+@needs_ffmpeg
 def test_lost_of_streams_that_follow_each_other(parts, tmp_path):
     """In the first or in the last, and one that was cut before the other was put behind it."""
     broken = [*parts[:8], damaged(parts[8]), *parts[9:]]

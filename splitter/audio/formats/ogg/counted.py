@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from splitter.audio.formats.ogg.pages import FIRST, HEAD_BYTES, LAST, NO_POSITION, PAGE, pages_of
 
 # the first bytes of the streams that are sound
-_SOUND = (b"\x01vorbis", b"OpusHead", b"Speex   ")
+_SOUND = (b"\x01vorbis", b"OpusHead", b"Speex   ", b"\x7fFLAC")
 # the positions of pages with the head of a stream, and of pages in which no packet ends
 _NO_SAMPLES = (0, NO_POSITION)
 
