@@ -5,6 +5,7 @@ in the dictionary of a column. The sizes in the footer are checked first.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 # in bytes: a good and the maximum size of rows read at once, and the maximum for the contents of a row group
@@ -85,8 +86,11 @@ def _largest_row(group: Any, columns: Collection[str]) -> tuple[int, int]:  # no
 
 def _chunks(group: Any, columns: Collection[str]) -> Iterator[Any]:  # noqa: ANN401 - as above
     """Yield the footer's metadata of some columns in a row group."""
-    chunks = map(group.column, range(group.num_columns))
-    return (chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns)
+    for chunk in map(group.column, range(group.num_columns)):
+        # the name of a column may have dots, too
+        names = accumulate(chunk.path_in_schema.split("."), "{}.{}".format)
+        if any(name in columns for name in names):
+            yield chunk
 
 
 def stated_size(group: Any, column: str) -> int:  # noqa: ANN401 - as above

@@ -482,10 +482,11 @@ class TestSourcesThatAreRefused:
         assert said.startswith(f"{two}/l.parquet: 30 rows unpack to ")
         assert "; split it into several files" in said
 
-    def test_parquet_with_rows_that_are_too_large(self, two, out, monkeypatch):
+    @pytest.mark.parametrize("name", ["note", "a.long.note"])
+    def test_parquet_with_rows_that_are_too_large(self, two, out, monkeypatch, name):
         """To split the file would not help; and it is said of a row, since that is what was estimated."""
         monkeypatch.setattr("splitter.archives.row_groups.MOST_AT_ONCE", 1000)
-        table = pa.table({"input": ["a.txt", "b.txt"], "note": ["x" * 4000, "y" * 4000]})
+        table = pa.table({"input": ["a.txt", "b.txt"], name: ["x" * 4000, "y" * 4000]})
         pq.write_table(table, two / "l.parquet", compression="none", use_dictionary=False)
         said = refused(two / "l.parquet", out)
         assert said.startswith(f"{two}/l.parquet: a row of row group 0 may unpack to ")

@@ -27,6 +27,7 @@ import splitter
 from splitter import InputList
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.shards import parquet as parquet_inputs
+from splitter.inputs.shards.parquet import look_at_parquet
 
 COPY = ("--recipe", f"{SHARED}/copying.py:Copy")
 HERE = ("--workers", "0", "--quiet")
@@ -121,6 +122,14 @@ def test_plain_binary_large_contents_and_other_columns_of_bytes(folder, capfd):
     found = read_table(folder / "out" / "manifest.csv")
     assert [(folder / "out" / row["output"]).read_bytes() for row in found] == contents
     assert [row["n"] for row in found] == ["1.5", "", "2.0", "3.0"]
+
+
+def test_the_size_of_contents_in_a_column_with_a_dot(folder):
+    """As other tools write a struct with its fields side by side: without sizes, all rows were one batch."""
+    table = pa.table({"audio.bytes": [bytes(5000), bytes(7000)], "audio.path": ["a.wav", "b.wav"]})
+    found = look_at_parquet(str(write_parquet(folder / "p.parquet", table, 1)), "audio.bytes")
+    assert [5000 <= row[2] < 6000 for row in found.rows] == [True, False]
+    assert 7000 <= found.rows[1][2] < 8000
 
 
 def test_a_parquet_list_of_paths_stays_one(folder):
