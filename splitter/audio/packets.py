@@ -94,7 +94,10 @@ class OpusPacketsSource(FramesSource):
             return 0
         if self._cutter.forgets_the_past(start, stop):
             return MOST_SKIPPED
-        return next((length for length in _PREROLLS if self._sounds_the_same(start, stop, length)), 0)
+        # a packet of 120 ms may begin before the shortest of them
+        least = self._cutter.least_preroll(start)
+        lengths = (length for length in _PREROLLS if length >= least)
+        return next((length for length in lengths if self._sounds_the_same(start, stop, length)), 0)
 
     def _sounds_the_same(self, start: int, stop: int, preroll: int) -> bool:
         """Write a piece; return whether it is decoded like that part of the recording."""

@@ -370,6 +370,19 @@ def test_any_bytes_are_a_packet_or_none(content):
     assert 0 < duration <= 5760
 
 
+def test_packets_that_are_longer_than_the_shortest_preroll(tmp_path):
+    """What no preroll will do for is encoded, also if the shortest does not reach back to a packet."""
+    sound = speech(16_000, 1)
+    path = encoded_by_ffmpeg(
+        *(sound, 16_000, tmp_path / "a.opus", "-c:a", "libopus", "-b:a", "12k"),
+        *("-application", "voip", "-frame_duration", "120"),
+    )
+    outputs, _ = chunks_of(path, seconds=0.5)
+    assert {"encoded"} < {*ways(outputs)}
+    joined = np.concatenate([samples_of(output.content, "float32") for output in outputs])
+    assert len(joined) == len(sound)
+
+
 # -- what cannot be copied ----------------------------------------------------------------------------------
 
 

@@ -44,6 +44,12 @@ class OpusSource(OpusIndex):
         skipped, factor = self.head.skipped, self.head.factor
         return skipped + start * factor, skipped + stop * factor
 
+    def least_preroll(self, start: int) -> int:
+        """Return the samples of 48 kHz between the start of a packet and a sample in it."""
+        first, _ = self._between(start, start)
+        at, _, _ = next(self.packets(first))
+        return first - at
+
     def can_cut(self, start: int, stop: int) -> bool:
         """Return whether all decoders can agree on a piece of these samples.
 
