@@ -362,6 +362,13 @@ def _extended(sizes: np.ndarray, values: np.ndarray, all_sizes: np.ndarray) -> f
     return float(len(all_sizes) * (mean - slope * mean_size) + slope * all_sizes.sum())
 
 
+def _reason(error: Exception) -> str:
+    """Return why an input will fail, in the words of errors.csv."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: cannot be read: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
 # -- headers, in one of many processes -----------------------------------------------------------------------
 
 
@@ -391,7 +398,7 @@ def _expect(job: Job, table: InputTable, todo: np.ndarray, parts: int, part: int
         except Exception as error:  # noqa: BLE001 - a user's method may raise anything
             of_one["faulty"] = True
             if len(told.first) < NAMES_SHOWN:
-                told.first.append(one_line(str(error) or type(error).__name__))
+                told.first.append(one_line(_reason(error)))
             continue
         finally:
             input_file.scratch_folder.remove()

@@ -42,8 +42,8 @@ class Forecast:
     Attributes:
         output: The output folder.
         inputs: How many inputs the run is for.
-        new: How many of them no run has finished.
-        changed: How many were finished and would be done again.
+        new: How many of them neither finished nor failed in an earlier run.
+        changed: How many were finished or failed, and would be done again.
         done: How many are finished, done or skipped, and would be left alone.
         failed: How many failed before; they are left alone, too, unless --retry-failed is given.
         missing: How many cannot be read now.
@@ -130,14 +130,21 @@ class Forecast:
             yield f"{self.output}: {show_bytes(self.free)} free"
             if self.bytes > self.free:
                 yield f"not enough disk space: {show_bytes(self.bytes - self.free)} more needed"
+        yield from self._failing()
+
+    def _failing(self) -> Iterator[str]:
+        """Yield how many inputs will fail, with the first few."""
         for count, names, what in (
             (self.missing, self.missing_first, "cannot be read"),
             (self.faulty, self.faulty_first, "will fail, according to the header"),
             (self.tried_failed, self.failed_first, f"of {self.tried:,} tried failed"),
         ):
+            # several get a line each, since their reasons are long
+            reasons = [*names, *([f"and {count - len(names):,} more"] if count > len(names) else [])]
             if count:
-                more = [f"and {count - len(names):,} more"] if count > len(names) else []
-                yield f"{show_count(count, 'input')} {what}: {'; '.join([*names, *more])}"
+                yield f"{show_count(count, 'input')} {what}:{f' {reasons[0]}' if len(reasons) == 1 else ''}"
+            if len(reasons) > 1:
+                yield from (f"  {reason}" for reason in reasons)
 
     def _time(self) -> str:
         with_workers = f"with {show_count(self.workers, 'worker')}"
@@ -198,11 +205,11 @@ def _count(plan: Forecast, run: Assignment, decision: Decision, journal: Journal
     stale[state.changed] = True
     missing = mine & (sizes == UNREADABLE)
     there = mine & ~missing
-    finished = (status == DONE) | (status == SKIPPED)
+    finished, failed = (status == DONE) | (status == SKIPPED), status == FAILED
     plan.inputs, plan.missing = int(mine.sum()), int(missing.sum())
     plan.done = int((there & finished & ~stale).sum())
-    plan.failed = int((there & (status == FAILED) & ~stale).sum())
-    plan.changed = int((there & finished & stale).sum())
+    plan.failed = int((there & failed & ~stale).sum())
+    plan.changed = int((there & (finished | failed) & stale).sum())
     plan.new = plan.inputs - plan.missing - plan.done - plan.failed - plan.changed
     plan.to_do = len(state.todo)
     for index in np.flatnonzero(missing)[:NAMES_SHOWN].tolist():

@@ -247,6 +247,9 @@ def test_each_input_is_new_changed_done_failed_or_missing(folder, words, capfd):
     assert counts == {"inputs": 6, "new": 1, "changed": 1, "done": 1, "failed": 1, "missing": 2, "to_do": 2}
     assert "c.txt: does not exist" in plan["missing_first"][0]
     assert planned(capfd, *run, "--retry-failed")["to_do"] == 4
+    # with another parameter, it is tried again, so it has changed, too
+    plan = planned(capfd, *run, "--num-chars", "4")
+    assert [plan[name] for name in ("new", "changed", "done", "failed", "missing")] == [1, 3, 0, 0, 2]
     assert planned(capfd, *run, "--fresh")["new"] == 4
     assert planned(capfd, *run, "--limit", "1")["to_do"] == 0
 
@@ -325,6 +328,12 @@ def test_recordings_that_will_fail_are_named(folder, capfd):
     assert (plan["faulty"], plan["tried_failed"], plan["failed_first"]) == (2, 0, [])
     assert "cut.wav: ends early" in plan["faulty_first"][0]
     assert "text.wav: is not sound: it is text" in plan["faulty_first"][1]
+    lines = here(capfd, "plan", folder / "in", "--output", folder / "out").out.splitlines()
+    assert lines[-3:] == [
+        "2 inputs will fail, according to the header:",
+        f"  {plan['faulty_first'][0]}",
+        f"  {plan['faulty_first'][1]}",
+    ]
 
 
 def test_too_little_room_is_said(folder, words, capfd, monkeypatch):
