@@ -17,6 +17,8 @@ from splitter.stores.listings import fetched_list
 from splitter.text.csv import CsvFile, Row, csv_rows, empty_list, json_fields, python_text
 from splitter.text.urls import file_name, is_url, parent, without_secrets
 
+# the marks at the beginning of a text in UTF-16, as they are read
+_UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
 # rows that are in memory at once, and that must fit together
 ROWS_TOGETHER = 10_000
 
@@ -57,6 +59,8 @@ def names_shown(header: Row) -> str:
 
 def column_advice(header: Row) -> str:
     """Return advice for a list without the column of paths."""
+    if "".join(header[:1]).startswith("sep="):
+        return "remove the first line, which only Excel reads"
     for sign in (";", "\t", "|", ",") if len(header) == 1 else ():
         if sign in header[0]:
             return f"is it --delimiter {sign!r}?"
@@ -154,7 +158,9 @@ class ListFileSource(InputSource):
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         header, rows, name, home = read_list(location, listing.delimiter, reading.held)
         if listing.column not in header:
-            # the beginning of a recording, or of a list in UTF-16, cannot be printed
+            if "".join(header[:1]).startswith(_UTF_16):
+                raise Refused(f"{name}: is UTF-16 text; save it as UTF-8, which Excel calls CSV UTF-8")
+            # the beginning of a recording cannot be printed
             if not all(sign.isprintable() or sign.isspace() for title in header for sign in title):
                 advice = (
                     "to process only that file, pass its folder and --pattern "

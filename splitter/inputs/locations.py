@@ -11,7 +11,7 @@ import xxhash
 from splitter.errors import UnreadableInput
 from splitter.ledger.recipe_record import seed_of
 from splitter.stores.files import Found, look
-from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row, parse_rows
+from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row, in_unicode, parse_rows
 from splitter.text.urls import is_url, unsigned_bytes
 
 UNREADABLE = -1
@@ -57,6 +57,15 @@ def absent(path: str) -> Found:
     return Found(UNREADABLE, xxhash.xxh3_64_intdigest(location) >> 1)
 
 
+def _hint(path: str) -> str:
+    """Return what may be wrong with a path of a list made on another system; usually nothing."""
+    if path != in_unicode(path):
+        return "; its name is not UTF-8: if it comes from a list, save the list as UTF-8"
+    if "\\" in path and os.path.exists(path.replace("\\", "/")):
+        return "; write / instead of \\"
+    return ""
+
+
 def look_at(path: str) -> Found:
     """Return the size and time of a file; refuse pipes, devices and so on, which could block or never end."""
     if is_url(path):
@@ -67,7 +76,7 @@ def look_at(path: str) -> Found:
             return Found(found.st_size, found.st_mtime_ns)
     except FileNotFoundError:
         link = f"is a link to {os.readlink(path)}, which " if os.path.islink(path) else ""
-        raise UnreadableInput(f"{path}: {link}does not exist") from None
+        raise UnreadableInput(f"{path}: {link}does not exist{_hint(path)}") from None
     except (PermissionError, NotADirectoryError) as error:
         raise UnreadableInput(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -312,6 +312,15 @@ def test_a_recording_instead_of_a_list(capfd, place, recording):
     assert here(capfd, "run", ".", "--pattern", recording, "--quiet").code == 0
 
 
+@pytest.mark.parametrize("byte_order", ["utf-16-le", "utf-16-be"])
+def test_a_list_in_utf_16(capfd, place, byte_order):
+    """As Excel saves Unicode Text."""
+    (place / "list.csv").write_bytes("\ufeffinput\tspeaker\na.wav\tÄnne\n".encode(byte_order))
+    said = here(capfd, "run", "list.csv")
+    advice = "is UTF-16 text; save it as UTF-8, which Excel calls CSV UTF-8"
+    assert (said.code, said.lines) == (2, [f"splitter: {place / 'list.csv'}: {advice}"])
+
+
 def test_the_advice_about_a_recording_can_be_typed(capfd, place):
     """A shell reads the pattern as this one file, whatever its name."""
     name = 'it\'s [1] "ö".wav'

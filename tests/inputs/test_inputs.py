@@ -24,7 +24,8 @@ from nightly import depth
 from torch.utils.data import Dataset, IterableDataset
 
 from splitter import InputList, OutputFile, ProcessorDataset
-from splitter.errors import Refused
+from splitter.errors import Refused, UnreadableInput
+from splitter.inputs.locations import look_at
 from splitter.inputs.reading import read_source
 from splitter.inputs.table import copy_list
 from splitter.text.csv import parse_rows
@@ -1085,3 +1086,23 @@ def test_a_folder_for_each_input_costs_little_memory(folder):
     said = program(python=["-c", code], cwd=folder)
     one, own = map(int, said.out.split())
     assert (own - one) * 1000 / rows < 150, said
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("gone.wav", ""),
+        ("in\\a.wav", "; write / instead of \\"),
+        ("in\\gone.wav", ""),
+        (
+            os.fsdecode(b"\xdcbung.wav"),
+            "; its name is not UTF-8: if it comes from a list, save the list as UTF-8",
+        ),
+    ],
+)
+def test_a_path_of_another_system_gets_a_hint(tmp_path, name, hint):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.wav").write_bytes(b"")
+    with pytest.raises(UnreadableInput) as refused:
+        look_at(f"{tmp_path}/{name}")
+    assert str(refused.value) == f"{tmp_path}/{name}: does not exist{hint}"
