@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 from splitter.text.show import (
     one_line,
+    shortened,
     show_bytes,
     show_count,
     show_failure,
@@ -36,7 +37,7 @@ from splitter.text.show import (
     show_seconds,
 )
 
-LONGEST_EXAMPLE = 200
+LONGEST_EXAMPLE = 300
 
 
 class Display:
@@ -283,4 +284,4 @@ def first_failure(summary: "Summary") -> str:
 
 
 def _example(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_EXAMPLE]
+    return shortened(" ".join(text.split()), LONGEST_EXAMPLE)

@@ -8,8 +8,6 @@ from splitter.text.urls import without_secrets
 # how many of several names a message shows
 NAMES_SHOWN = 3
 SECONDS_IN_HOUR = 3600
-# durations of less than six minutes are shown in smaller units
-_LEAST_HOURS = 360
 # sizes below this are rounded to at most 999
 _MOST_IN_UNIT = 999.5
 # all control characters except tab
@@ -68,4 +66,4 @@ def show_clock(seconds: float) -> str:
 
 def show_hours(seconds: float) -> str:
     """Return a duration in hours, or in smaller units if it is short."""
-    return show_seconds(seconds) if seconds < _LEAST_HOURS else f"{seconds / SECONDS_IN_HOUR:,.2f} h"
+    return show_seconds(seconds) if seconds < SECONDS_IN_HOUR else f"{seconds / SECONDS_IN_HOUR:,.2f} h"

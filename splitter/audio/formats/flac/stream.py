@@ -348,13 +348,13 @@ class FlacStream(AbstractContextManager[Any]):
     def _finish(self, fault: str | None = None) -> None:
         """Stop reading, and store what is wrong, if anything, for callers that ask for more."""
         self.is_read = True
-        declared = "" if self.declared is None else f" of {self.declared}"
+        declared = "" if self.declared is None else f" of {self.declared:,}"
         if fault is not None:
-            fault = f"only {self.samples}{declared} samples are intact: {fault}"
+            fault = f"only {self.samples:,}{declared} samples are intact: {fault}"
         elif self.declared is not None and self.samples < self.declared:
-            fault = f"it ends after {self.samples}{declared} samples"
+            fault = f"it ends after {self.samples:,}{declared} samples"
         elif self.declared is not None and self.samples > self.declared:
-            fault = f"it holds {self.samples} samples, but its header says {self.declared}"
+            fault = f"it holds {self.samples:,} samples, but its header says {self.declared:,}"
         if fault is not None:
             self._fault = FlacError(fault, self.samples)
 
