@@ -83,6 +83,9 @@ class RegisteredName(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
         return value if self._registry.target(value) else self._all().convert(value, param, ctx)
 
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002
+        return f"Choose from {', '.join(self._registry.names())}"
+
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:

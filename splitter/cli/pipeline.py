@@ -81,7 +81,10 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
 def _inputs(where: str, table: Mapping[str, Any], folder: str, made: "Mapping[str, StageOutputs]") -> Any:  # noqa: ANN401
     """Return the inputs of a stage: those of a list, or the outputs of an earlier stage."""
     if ("dataset" in table) == ("from" in table):
-        raise Refused(f"{where}: write either dataset = a list, or from = the name of an earlier stage")
+        raise Refused(
+            f"{where}: write either dataset = a list, or from = the name of an earlier stage; "
+            f"it has {', '.join(table)}"
+        )
     if "from" in table:
         before = table["from"]
         if str(before) not in made:

@@ -23,6 +23,7 @@ from splitter.stores.files import Found, look_at_all
 from splitter.stores.listings import ListedFiles
 from splitter.system.pool import in_processes
 from splitter.text.csv import Row, parse_rows
+from splitter.text.show import show_count
 from splitter.text.urls import has_password, is_url, without_secrets
 
 # the block size for remote inputs, which take longer to look at
@@ -207,7 +208,7 @@ def _refuse_collisions(table: InputTable, layout: Layout, found: Survey) -> None
         first, second = (table.listed(index) for index in twin[:2])
         one, other = (same_name(layout.key(listed)) for listed in (first, second))
         remedy = _remedy(layout, helps=one != other)
-        more = f", and so would those of {twin[2]:,} more" if twin[2] else ""
+        more = f", and likewise for {show_count(twin[2], 'more pair')}" if twin[2] else ""
         raise Refused(
             f"{second}: its outputs would go to the same folder as those of {first}{more}; {remedy}"
         )

@@ -62,7 +62,13 @@ class Segments(SoundRecipe):
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Also refuse --label-column if the rows of the list are the annotations."""
-        super().check_columns(columns)
+        try:
+            super().check_columns(columns)
+        except Refused as error:
+            if self.annotations is not None or has_times(columns) or "label" not in columns:
+                raise
+            hint = "if its rows are the annotations, name their times start and end: --rename OLD=start"
+            raise Refused(f"{error}; {hint}") from None
         if self.label_column is not None and self._are_rows(columns):
             raise Refused(
                 f"--label-column {self.label_column!r}: is for annotation files, but the rows of the dataset "
@@ -155,7 +161,8 @@ def _within(
     if end < max(at, 1):
         raise AudioError(
             f"{input_file.input}: an annotation starts at {float(annotated):g} s, "
-            f"after the end of the recording at {end / source.made.rate:g} s"
+            f"after the end of the recording at {end / source.made.rate:g} s; "
+            "correct its times, or remove it"
         )
     if end < last:
         stop = Fraction(source.recorded_frames, source.recorded.rate)

@@ -136,6 +136,7 @@ FILES = {
     "nothing.csv": "",
     "no_input.csv": "path,speaker\na,b\n",
     "twice.csv": "input\nwords/a.txt\nwords/a.txt\n",
+    "excel.csv": "sep=;\ninput;speaker\nwords/a.txt;7\n",
     "short.csv": "input,speaker\nwords/a.txt\n",
     "names.csv": "input,input\na,b\n",
     "collide.csv": "input\nwords/a.txt\nwords/a.md\nwords/b.txt\nwords/a.wav\n",
@@ -150,6 +151,7 @@ FILES = {
     "broken.tar": "no archive",
     "empty/.hidden": "",
     "hidden.csv": "input,frames,word,age,label,source_rate\nwords/a.txt,1,2,3,4,5\n",
+    "begin.csv": "input,begin,finish,label\nwords/a.txt,1,2,x\n",
     "plan.csv": "__key__,@wav\na,nowhere.wav\n",
 }
 
@@ -251,6 +253,8 @@ $ run nothing.csv --recipe words
 {here}/nothing.csv: is empty; a dataset list starts with a line of column names
 $ run no_input.csv --recipe words
 {here}/no_input.csv: has no column 'input'; it has 'path', 'speaker'; name the column of the paths with --column; the first line must hold the names of the columns
+$ run excel.csv --recipe words
+{here}/excel.csv: has no column 'input'; it has 'sep=;'; remove the first line, which only Excel reads
 $ run twice.csv --recipe words
 words/a.txt: is listed twice, in rows 1 and 2; remove one, or use a recipe that groups rows
 $ run short.csv --recipe words
@@ -258,7 +262,7 @@ $ run short.csv --recipe words
 $ run names.csv --recipe words
 the column 'input' occurs twice in the dataset list; rename one
 $ run collide.csv --recipe words
-words/a.md: its outputs would go to the same folder as those of words/a.txt, and so would those of 1 more; use --keep-extension, or rename one
+words/a.md: its outputs would go to the same folder as those of words/a.txt, and likewise for 1 more pair; use --keep-extension, or rename one
 $ run list.json --recipe words
 {here}/list.json: has no column 'input'; it has '[]'; name the column of the paths with --column; the first line must hold the names of the columns
 $ run list.jsonl --recipe words
@@ -409,6 +413,8 @@ $ run hidden.csv
 the dataset list has a column 'frames', which metadata of the recipe would hide; use --rename frames=NEW --rename source_rate=NEW
 $ plan hidden.csv --recipe segments --rename frames=n --annotations beside
 the dataset list has a column 'label', which metadata of the recipe would hide; use --rename label=NEW --rename source_rate=NEW
+$ run begin.csv --recipe segments
+the dataset list has a column 'label', which metadata of the recipe would hide; use --rename label=NEW; if its rows are the annotations, name their times start and end: --rename OLD=start
 $ run hidden.csv --recipe mine.py:Typed
 the dataset list has a column 'age', which metadata of the recipe would hide; use --rename age=NEW
 $ tar split broken.tar -o out.tar

@@ -87,6 +87,7 @@ def refused(tmp_path, capfd):
         (TOP + CUT.replace("words", "wordz"), "--recipe wordz: is not a recipe; did you mean 'words'?"),
         (TOP + CUT + 'from = "cut"\n', "write either dataset = a list, or from ="),
         (TOP + CUT.replace('dataset = "list.csv"\n', ""), "write either dataset = a list, or from ="),
+        (TOP + CUT + JUDGE.replace("from =", "form ="), "earlier stage; it has name, form, recipe"),
         (TOP + CUT.replace('"list.csv"', "3"), "stage cut: dataset = 3 is not the name of a list"),
         (TOP + CUT + JUDGE.replace('"cut"', '"cutt"'), "there is no such stage; did you mean 'cut'?"),
         (TOP + JUDGE + CUT, "from = 'cut': there is no such stage; name a stage above this one"),

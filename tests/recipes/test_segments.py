@@ -392,7 +392,8 @@ def test_after_the_end(recordings, tmp_path, capfd):
     errors = read_table(tmp_path / "out/errors.csv")
     assert {row["input"] for row in errors} == {"a.wav"}
     assert errors[0]["message"] == (
-        "a.wav: an annotation starts at 6 s, after the end of the recording at 5.00087 s"
+        "a.wav: an annotation starts at 6 s, after the end of the recording at 5.00087 s; "
+        "correct its times, or remove it"
     )
     assert sorted(tree(tmp_path / "out")) == ["b/000000_1.000s.flac", "errors.csv", "manifest.csv"]
 
