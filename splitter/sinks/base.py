@@ -55,7 +55,12 @@ class OutputOwner:
 
 
 class SinkWriter(ABC):
-    """A writer that stages the output files of one batch, input by input."""
+    """A writer that stages the output files of one batch, input by input.
+
+    For each input, a worker calls `store` for each output, `rename` if there is --name, then `keep_input`; or
+    `drop_input` at any time, also after `store` has raised an error. At the end of the batch, it calls
+    `names`, `publish` and `close`. `store` may use `splitter.storage.content.write_content`.
+    """
 
     @abstractmethod
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:

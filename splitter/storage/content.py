@@ -95,7 +95,10 @@ class Callbacks:
 
 
 def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, str]:
-    """Write an output's content to a new file; return its size and checksum."""
+    """Write an output's content to a new file; return its size and checksum.
+
+    The last component of `path` is the name that the recipe gave the output, since errors mention it.
+    """
     if isinstance(content, Deferred):
         content = content.made()
     if isinstance(content, str):
