@@ -344,7 +344,7 @@ def _tell_tally(tally: RowTally, display: Display) -> None:
     """Print, before the work, which files were left out, and which inputs and labels did not match."""
     if tally.passed_over:
         kinds = ", ".join(show_count(number, kind) for kind, number in sorted(tally.passed_over.items()))
-        display.warn(f"left out of the folder: {kinds}")
+        display.warn(f"not taken as inputs: {kinds}")
     if tally.unlabelled:
         names = show_names(tally.unlabelled_names, tally.unlabelled)
         display.warn(f"{show_count(tally.unlabelled, 'input')} without labels: {names}")

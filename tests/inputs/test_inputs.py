@@ -311,7 +311,7 @@ class TestSources:
             monkeypatch.chdir(folder)
             server.bind("socket.txt")
             result = Copy(folder).run(out, workers=0, pattern="*.txt")
-        note = "note: left out of the folder: 1 device, 1 hidden file, 1 named pipe, 1 socket\n"
+        note = "note: not taken as inputs: 1 device, 1 hidden file, 1 named pipe, 1 socket\n"
         assert capfd.readouterr().err == note
         assert list(result["input"]) == ["a.txt", "linked.txt", "sub/b.txt"]
         assert dict(zip(result.failed["input"], result.failed["message"], strict=True)) == {
@@ -324,7 +324,7 @@ class TestSources:
         for number in (1, 2, 3):
             result = Copy(two).run(two / "made" / str(number), workers=0, pattern=["*.txt", "*.bin"])
             assert list(result["input"]) == ["a.txt", "b.txt"]
-            note = f"note: left out of the folder: {number - 1} output folder" if number > 1 else ""
+            note = f"note: not taken as inputs: {number - 1} output folder" if number > 1 else ""
             assert capfd.readouterr().err.startswith(note)
         again = Copy(two / "made" / "1").run(two / "again", workers=0)
         assert len(again) == len(result)

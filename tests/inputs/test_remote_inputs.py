@@ -602,7 +602,7 @@ def test_from_a_store_to_a_store(launcher, s3: Bucket):
     again = words(launcher, s3.url(), "--pattern", "*.txt", "--output", s3.url("out2"), **s3.environment)
     assert again.code == 0, again.stderr
     assert len(s3.tree("out2")) == len(TEXTS) + 1
-    assert "left out of the folder: 1 output folder" in again.stderr
+    assert "not taken as inputs: 1 output folder" in again.stderr
     again = words(launcher, s3.url(), "--pattern", "in/*.txt", "-o", s3.url("out2"), **s3.environment)
     assert "nothing to do" in again.stderr
 

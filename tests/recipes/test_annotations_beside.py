@@ -28,7 +28,7 @@ def test_annotation_files_are_no_recordings(folder, tmp_path, capfd, options):
     """They are left out and counted, whatever the recipe; their labels are read."""
     ran = here(capfd, "run", folder, "--recipe", *options.split(), "--workers", "1", "-o", tmp_path / "out")
     assert ran.code == 0, ran.err
-    assert ran.err.startswith("note: left out of the folder: 1 table, 3 text files\n")
+    assert ran.err.startswith("note: not taken as inputs: 1 table, 3 text files\n")
     rows = read_table(tmp_path / "out/manifest.csv")
     labels = "labels" if "chunk" in options else "label"
     assert [(row["input"], row[labels]) for row in rows] == list(
@@ -44,7 +44,7 @@ def test_what_lies_between_recordings_is_left_out_and_counted(folder, tmp_path, 
     run = ("run", folder, "--workers", "1", "--recipe", "chunk", "-o")
     ran = here(capfd, *run, tmp_path / "out")
     assert ran.code == 1
-    said = "note: left out of the folder: 1 annotation file, 1 document, 1 image, 1 table, 4 text files\n"
+    said = "note: not taken as inputs: 1 annotation file, 1 document, 1 image, 1 table, 4 text files\n"
     assert ran.err.startswith(said)
     assert [row["input"] for row in read_table(tmp_path / "out/errors.csv")] == ["c.bin", "odd"]
     assert [row["input"] for row in read_table(tmp_path / "out/manifest.csv")] == RECORDINGS

@@ -608,7 +608,7 @@ def test_outputs_of_earlier_runs_in_a_folder_of_a_store_are_no_inputs(folder, ca
         said = here(capfd, *run)
         assert said.code == 0
         assert list(splitter.read_manifest(out)["input"].unique()) == ["a.txt", "deep/b.txt"]
-        assert ("note: left out of the folder: 1 output folder" in said.err) == (number == 2)
+        assert ("note: not taken as inputs: 1 output folder" in said.err) == (number == 2)
     again = ("run", f"{out}/", "--recipe", "words", "--workers", "0", "--output", folder / "again")
     assert here(capfd, *again).code == 0
 
