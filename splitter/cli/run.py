@@ -119,6 +119,8 @@ def _refuse_missing(sources: Iterable[str]) -> None:
         # another package may read sources with this ending
         if ending_of(path) in INPUTS.names():
             continue
+        if os.path.islink(path):
+            raise Refused(f"{path}: is a link to {os.readlink(path)}, which does not exist")
         beside: list[str] = []
         with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as found:
             beside = [one.name for one in itertools.islice(found, _LOOKED_AT)]

@@ -17,6 +17,7 @@ from splitter.stores.listings import fetched_list
 from splitter.text.csv import CsvFile, Row, csv_rows, empty_list, json_fields, python_text
 from splitter.text.urls import file_name, is_url, parent, without_secrets
 
+_WORKBOOKS = {".xlsx", ".xls", ".ods"}
 # the marks at the beginning of a text in UTF-16, as they are read
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
 # rows that are in memory at once, and that must fit together
@@ -48,7 +49,7 @@ def read_list(
         header, rows = reader(path, name) if reader else _read_csv(path, name, delimiter)
     except OSError as error:
         advice = "; check its path" if isinstance(error, FileNotFoundError) else ""
-        raise Refused(f"{name}: the dataset list cannot be read: {error.strerror or error}{advice}") from None
+        raise Refused(f"{name}: cannot be read: {error.strerror or error}{advice}") from None
     return header, rows, name, home
 
 
@@ -142,6 +143,20 @@ def refuse_twins(header: Row, name: str = "the dataset list") -> None:
             raise Refused(f"the column {column!r} occurs twice in {name}; rename one")
 
 
+def _without_column(column: str, header: Row, name: str) -> Refused:
+    """Return the refusal of a list without the column of paths, which may not be a list at all."""
+    if "".join(header[:1]).startswith(_UTF_16):
+        return Refused(f"{name}: is UTF-16 text; save it as UTF-8, which Excel calls CSV UTF-8")
+    # the beginning of a recording or a workbook cannot be printed
+    if not all(sign.isprintable() or sign.isspace() for title in header for sign in title):
+        file = shlex.quote(glob.escape(os.path.basename(name)))
+        advice = f"to process only that file, pass its folder and --pattern {file}"
+        if suffix_of(name) in _WORKBOOKS:
+            advice = "save it as CSV UTF-8, and pass that"
+        return Refused(f"{name}: is not a dataset list, because it is not text; {advice}")
+    return Refused(f"{name}: has no column {column!r}; it has {names_shown(header)}; {column_advice(header)}")
+
+
 class ListFileSource(InputSource):
     """A list in a file: CSV, TSV, JSONL or Parquet."""
 
@@ -158,15 +173,5 @@ class ListFileSource(InputSource):
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         header, rows, name, home = read_list(location, listing.delimiter, reading.held)
         if listing.column not in header:
-            if "".join(header[:1]).startswith(_UTF_16):
-                raise Refused(f"{name}: is UTF-16 text; save it as UTF-8, which Excel calls CSV UTF-8")
-            # the beginning of a recording cannot be printed
-            if not all(sign.isprintable() or sign.isspace() for title in header for sign in title):
-                advice = (
-                    "to process only that file, pass its folder and --pattern "
-                    f"{shlex.quote(glob.escape(os.path.basename(name)))}"
-                )
-                raise Refused(f"{name}: is not a dataset list, because it is not text; {advice}")
-            there = f"it has {names_shown(header)}; {column_advice(header)}"
-            raise Refused(f"{name}: has no column {listing.column!r}; {there}")
+            raise _without_column(listing.column, header, name)
         return SourceRows(header, rows, home)

@@ -118,7 +118,7 @@ def _refusing(url: str, what: str, advice: str = "") -> Iterator[None]:
 
 
 def _fetch(url: str, path: str) -> Iterator[None]:
-    with _refusing(url, "the dataset list cannot be read"):
+    with _refusing(url, "cannot be read"):
         ask(url, "get_file", path)
         yield
 

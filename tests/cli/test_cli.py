@@ -298,6 +298,8 @@ def test_no_list(capfd, place):
     assert "Missing argument 'DATASET...'" in here(capfd, "run").err
     (place / "dataset.csv").unlink()
     assert "dataset.csv: no such file or folder" in refused(capfd)
+    (place / "dataset.csv").symlink_to("gone.csv")
+    assert "dataset.csv: is a link to gone.csv, which does not exist" in refused(capfd)
 
 
 @pytest.mark.parametrize("recording", ["greeting.wav", "lecture.flac", "podcast.mp3", "story.ogg"])
@@ -319,6 +321,11 @@ def test_a_list_in_utf_16(capfd, place, byte_order):
     said = here(capfd, "run", "list.csv")
     advice = "is UTF-16 text; save it as UTF-8, which Excel calls CSV UTF-8"
     assert (said.code, said.lines) == (2, [f"splitter: {place / 'list.csv'}: {advice}"])
+
+
+def test_a_workbook_instead_of_a_list(capfd, place):
+    (place / "list.xlsx").write_bytes(b"PK\x03\x04\x14\x00\x06\x00")
+    assert here(capfd, "run", "list.xlsx").err.endswith("not text; save it as CSV UTF-8, and pass that\n")
 
 
 def test_the_advice_about_a_recording_can_be_typed(capfd, place):

@@ -275,6 +275,8 @@ $ run list.csv --recipe words --where speaker==7 --where speaker==8
 --where is given 2 times; use it once, with 'and' between the conditions; see splitter run --help
 $ run list.csv --recipe words --labels labels.csv --labels more.csv
 --labels is given 2 times; use it once; see splitter run --help
+$ run list.csv --recipe words --labels gone.csv
+{here}/gone.csv: cannot be read: No such file or directory; check its path
 $ run list.csv --recipe words --labels labels.csv
 labels.csv: has no column 'input' to join by; it has 'speaker', 'age' (--on COLUMN, or --on COLUMN=ITS-COLUMN)
 $ run list.csv --recipe words --labels labels.csv --on speaker

@@ -114,7 +114,7 @@ def test_a_list_that_is_not_there_is_said_in_spite_of_quiet(tmp_path, capfd):
     file = fill(tmp_path, TOP + CUT.replace("list.csv", "lost.csv") + JUDGE)
     said = here(capfd, "pipeline", "run", file, "--quiet")
     assert (said.code, len(said.lines)) == (2, 1)
-    assert said.err.startswith(f"stopped: stage cut: {tmp_path}/lost.csv: the dataset list cannot be read")
+    assert said.err.startswith(f"stopped: stage cut: {tmp_path}/lost.csv: cannot be read")
 
 
 @pytest.mark.parametrize(

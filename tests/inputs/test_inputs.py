@@ -344,7 +344,7 @@ class TestUrls:
     )
     def test_a_list_on_no_server_is_refused(self, out, url):
         """In words, and without waiting for a server that does not exist."""
-        said = "the dataset list cannot be read: its server cannot be found"
+        said = "cannot be read: its server cannot be found"
         assert refused(url, out) == f"{url}: {said}"
 
     def test_a_list_that_nothing_can_read(self, out):
@@ -515,9 +515,7 @@ class TestSourcesThatAreRefused:
 
     def test_a_list_that_is_not_there(self, folder, out):
         """A missing list is refused by name."""
-        assert f"{folder}/list.csv: the dataset list cannot be read: No such file" in refused(
-            folder / "list.csv", out
-        )
+        assert f"{folder}/list.csv: cannot be read: No such file" in refused(folder / "list.csv", out)
 
     def test_a_list_that_is_a_pipe(self, folder, out):
         """A list that can be read only once is refused, not half read and not waited for."""
