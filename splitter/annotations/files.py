@@ -136,13 +136,18 @@ class AnnotationFile:
             for name in _names(recording):
                 self._by_name.setdefault(name, []).append(recording)
 
+    @property
+    def fits_any(self) -> bool:
+        """Whether it does not say which recording it is about, so that any recording gets its annotations."""
+        return None in self._rows
+
     def of(self, recording: str | os.PathLike[str] | None = None) -> list[Annotation]:
         """Return the annotations of a recording, sorted by start and end; all if the file names none.
 
         The file may name the recording with or without its extension and its folders; an absolute path may
         come from another machine. Without `recording`, refuse a file that names several.
         """
-        rows = self._all() if recording is None or None in self._rows else self._named(os.fspath(recording))
+        rows = self._all() if recording is None or self.fits_any else self._named(os.fspath(recording))
         return sorted(map(self._annotation, rows), key=_order)
 
     def _labelled(self, rows: Iterable[Row], label_column: str) -> list[Row]:

@@ -36,6 +36,15 @@ def test_annotation_files_are_no_recordings(folder, tmp_path, capfd, options):
     )
 
 
+def test_one_file_for_all_that_names_no_recording_is_mentioned(folder, tmp_path, capfd):
+    """Each recording gets all of its annotations, which is seldom what was meant."""
+    (tmp_path / "labels.txt").write_text("0\t1\tone\n")
+    note = f"note: --annotations {tmp_path}/labels.txt: names no recordings, so each input gets all of its"
+    run = ("run", folder, "--annotations", tmp_path / "labels.txt", "--workers", "0", "-o")
+    assert note in here(capfd, *run, tmp_path / "three").err
+    assert note not in here(capfd, *run, tmp_path / "one", "--pattern", "a.wav").err
+
+
 def test_what_lies_between_recordings_is_left_out_and_counted(folder, tmp_path, capfd):
     """By its ending, unless a pattern asks for it; what has any other ending is an input, and may fail."""
     write_files(
@@ -49,7 +58,7 @@ def test_what_lies_between_recordings_is_left_out_and_counted(folder, tmp_path, 
     assert [row["input"] for row in read_table(tmp_path / "out/errors.csv")] == ["c.bin", "odd"]
     assert [row["input"] for row in read_table(tmp_path / "out/manifest.csv")] == RECORDINGS
     ran = here(capfd, *run, tmp_path / "chosen", "--pattern", "*.wav", "--pattern", "n*.MD")
-    assert (ran.code, "left out" in ran.err) == (1, False)
+    assert (ran.code, "not taken" in ran.err) == (1, False)
     assert [row["input"] for row in read_table(tmp_path / "chosen/errors.csv")] == ["notes.md"]
     ran = here(capfd, *run, tmp_path / "all", "--pattern", "*")
     assert ran.err.startswith(said)
