@@ -1,5 +1,6 @@
 """What users read when they make a mistake: one line that names the thing and says what to do."""
 
+import re
 import shlex
 import sys
 
@@ -494,6 +495,13 @@ def test_a_process_that_returns_the_wrong_thing(capfd, folder, recipe):
     )
     [row] = read_table(folder / "outputs" / "errors.csv")
     assert (row["error"], row["message"]) == ("BadResult", message)
+
+
+def test_a_long_failure_ends_in_an_ellipsis(capfd, folder):
+    """Nobody takes the beginning of a message for all of it."""
+    (folder / "long.py").write_text(RECIPES.replace('"bad header"', '"bad header " + "x" * 400'))
+    last = here(capfd, "run", "one.csv", "--recipe", "long.py:Raises").lines[-1]
+    assert re.search(r"bad header x{200,}…\), fix the cause", last)
 
 
 def test_a_setup_that_fails(capfd, folder):

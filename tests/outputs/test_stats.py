@@ -17,6 +17,7 @@ from splitter import OutputFile, ProcessorDataset, Skip
 from splitter.ledger.journal import FEW_RECORDS
 from splitter.outputs.stats import MOST_SHOWN
 from splitter.text.labels import join_labels, labels_in
+from splitter.text.show import show_hours
 
 
 @pytest.fixture
@@ -319,3 +320,11 @@ def test_the_table_fits_the_terminal(outputs, capfd, monkeypatch, columns):
         if columns < 80:
             expected = f"inputs {total['inputs']}, done {total['done']}, outputs {total['outputs']}"
         assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(59.9, "59.9 s"), (612, "10:12 min"), (3599, "59:59 min"), (3600, "1.00 h"), (4_500_000, "1,250.00 h")],
+)
+def test_hours_are_shown_in_smaller_units_if_there_are_none(seconds, shown):
+    assert show_hours(seconds) == shown
