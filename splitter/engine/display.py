@@ -164,7 +164,8 @@ def summary_lines(summary: "Summary") -> list[str]:
     counts += _of_tally(summary.tally)
     outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"
     how = "assembled" if summary.assembled else "made"
-    made = f"{outputs} {how} in {show_seconds(summary.seconds)}"
+    none = f", none from {show_count(work.empty, 'input')}" if work.empty and work.outputs else ""
+    made = f"{outputs} {how} in {show_seconds(summary.seconds)}{none}"
     label = "stopped" if summary.stopped else "next"
     return [
         f"{', '.join(counts)}; {made}",

@@ -373,6 +373,7 @@ class BatchInProgress:
         self.record.add(key, mark, status, head=head, outputs=outputs, size=size, text=text)
         self.finished.add(index)
         self.report.counts.done += status == DONE
+        self.report.counts.empty += status == DONE and not outputs
         self.report.counts.outputs += outputs
         self.report.counts.bytes += size
 

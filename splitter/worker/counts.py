@@ -21,6 +21,7 @@ def counts_of(journal: Journal, entries: np.ndarray, *, sound: bool = True) -> W
         outputs=int(made["outputs"].sum()),
         bytes=int(made["bytes"].sum()),
         recorded=recorded_of(journal, entries) if sound else 0.0,
+        empty=int(((status == DONE) & (made["outputs"] == 0)).sum()),
     )
 
 

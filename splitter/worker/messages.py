@@ -184,6 +184,7 @@ class WorkCounts:
         seconds: How long it took.
         undone: How many finished inputs are no longer done, since their outputs in a shard are damaged.
         one_by_one: In how many batches `process_batch` failed, so that inputs were tried one by one.
+        empty: How many inputs are done but made no output file.
     """
 
     inputs: int = 0
@@ -196,6 +197,7 @@ class WorkCounts:
     seconds: float = 0.0
     undone: int = 0
     one_by_one: int = 0
+    empty: int = 0
 
     def __iadd__(self, other: "WorkCounts") -> "WorkCounts":
         """Add the counts of other batches."""

@@ -78,6 +78,17 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(
     assert len(manifest) == 3
 
 
+def test_inputs_without_outputs_are_counted(capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    """A recording without speech would be missing in the dataset, and nobody would know."""
+    write_files(tmp_path / "in", {"a.txt": "simple", "b.txt": "", "c.txt": " "})
+    run = ["run", tmp_path / "in", "--recipe", "words", "--num-chars", "6", "--workers", "0", "-o"]
+    first = here(capfd, *run, tmp_path / "out").lines[1]
+    assert re.fullmatch(r"3 of 3 inputs done; 1 output \(6 bytes\) made in .* s, none from 2 inputs", first)
+    (tmp_path / "in/a.txt").unlink()
+    # a recipe that makes no files at all may be meant to
+    assert "none from" not in here(capfd, *run, tmp_path / "none").err
+
+
 def test_a_signal_while_the_wait_for_the_first_begins_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch):
     """The timer is made and not started yet; the display can be taken away all the same."""
 
