@@ -5,7 +5,6 @@ long when most of the tests are done.
 """
 
 import builtins
-import gc
 import io
 import json
 import os
@@ -18,9 +17,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 # imported once here, not by each run
-import s3fs  # noqa: F401
-from huge_pages import use_huge_pages
 from power_cuts import Tracer
+from warm_up import load_service_models, warm_up
 
 import splitter.engine.main
 import splitter.executors.local
@@ -36,10 +34,8 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def _serve() -> None:
-    # leave the objects that exist now out of garbage collection, in this process or in a run
-    gc.collect()
-    gc.freeze()
-    use_huge_pages()
+    load_service_models()
+    warm_up()
     for line in sys.stdin:
         child = os.fork()
         if not child:

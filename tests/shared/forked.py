@@ -83,21 +83,15 @@ def _ask(name: str, arguments: list[str]) -> int:
 
 
 def _serve(name: str) -> None:
-    import gc
     import select
 
-    from huge_pages import use_huge_pages
+    from warm_up import warm_up
 
-    import splitter.cli.main
-    import splitter.engine.main
     import splitter.executors.local
     import splitter.outputs.frame
     import splitter.recipes.chunk  # noqa: F401
 
-    # leave the objects that exist now out of garbage collection, in this process or in a command
-    gc.collect()
-    gc.freeze()
-    use_huge_pages()
+    warm_up()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with _connect(name, listen=True) as listening:
         listening.listen(64)

@@ -5,7 +5,6 @@ of a second. Each run writes its standard error to a separate file, by which its
 """
 
 import contextlib
-import gc
 import json
 import os
 import re
@@ -21,8 +20,8 @@ from typing import Any, Protocol
 
 import psutil
 from doors import CHECKOUT, write_files, write_list
-from huge_pages import use_huge_pages
 from served import LONG, Server
+from warm_up import load_service_models, warm_up
 
 from splitter.testing.published import check_manifest as check_manifest  # noqa: PLC0414 - for the tests
 from splitter.testing.published import published
@@ -189,14 +188,11 @@ class Launcher:
 
 def _serve() -> None:
     """Be the launcher's process: fork drivers, and report how they ended."""
-    import s3fs  # noqa: F401
-
-    import splitter.engine.main
+    import splitter.executors.local
     import splitter.outputs.frame  # noqa: F401
 
-    # leave the objects that exist now out of garbage collection, in this process or in a run
-    gc.freeze()
-    use_huge_pages()
+    load_service_models()
+    warm_up()
     for line in sys.stdin:
         request = json.loads(line)
         answer: Any

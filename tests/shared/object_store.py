@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_up import share_service_models
 
 SERVER = Path(__file__).with_name("s3_server.py")
 FAULTY_SHARE = 20
@@ -104,6 +105,7 @@ class Bucket:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Start the server in a separate process."""
+    share_service_models()
     log = tmp_path_factory.mktemp("s3") / "requests"
     serving = subprocess.Popen(
         [sys.executable, SERVER, log],

@@ -6,7 +6,6 @@ of four ways; if it is not the process at the change that dies first, that proce
 """
 
 import contextlib
-import gc
 import json
 import mmap
 import os
@@ -20,7 +19,7 @@ from typing import Any
 
 import dying
 import psutil
-from huge_pages import use_huge_pages
+from warm_up import load_service_models, warm_up
 
 from splitter.cli.main import exit_code
 from splitter.stores import objects
@@ -39,9 +38,8 @@ _COUNT = struct.Struct("q")
 def _serve() -> None:
     # become the parent of the processes of a run whose own parent dies
     adopt_orphans()
-    gc.collect()
-    gc.freeze()
-    use_huge_pages()
+    load_service_models()
+    warm_up()
     for line in sys.stdin:
         request = json.loads(line)
         answer = _run(request) if "arguments" in request else _continue(request)
