@@ -26,9 +26,9 @@ from splitter.stores import objects
 
 OUTPUT = "it's/out put"
 LOCK = ".splitter/lock-"
-TEXTS = {f"part {number % 3}/wörd {number}.txt": f"text {number} " * (number % 6) for number in range(18)}
+TEXTS = {f"part {number % 3}/wörd {number}.txt": f"text {number} " * (number % 6) for number in range(12)}
 
-LAST = "text 17"
+LAST = "text 11"
 
 
 class Work:
