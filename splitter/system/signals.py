@@ -1,16 +1,23 @@
 """Signals during a run: blocked, or raised as `Interrupted`."""
 
+import _thread
 import contextlib
+import itertools
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from types import FrameType
 
 from splitter.errors import Interrupted
 
 ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SECONDS_TO_RAISE_AGAIN = 0.01
+MOST_DELAYS = 20
+# raised in one of these, Interrupted would leave a lock taken forever, and a thread that needs it would wait
+_OF_LOCKS = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
 
 
 @contextlib.contextmanager
@@ -46,11 +53,15 @@ def signals_raise() -> Iterator[None]:
         yield
         return
     _asked.clear()
+    delays = itertools.count()
 
-    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
+    def interrupt(number: int, frame: FrameType | None) -> None:
         if _asked:
             # nothing is lost: what is done is on storage, and the workers end with this process
             os._exit(128 + number)
+        if not _may_raise(frame) and next(delays) < MOST_DELAYS:
+            _send_later(number)
+            return
         _asked.append(number)
         raise Interrupted(number)
 
@@ -80,16 +91,32 @@ def _nothing_lost() -> Iterator[None]:
             return
         # raised here, it would be ignored again; sent later, it must not count as the second signal
         _asked.clear()
-        number = ignored.exc_value.signal_number
-        later = threading.Timer(SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), number))
-        later.daemon = True
-        later.start()
+        _send_later(ignored.exc_value.signal_number)
 
     sys.unraisablehook = look
     try:
         yield
     finally:
         sys.unraisablehook = before
+
+
+def _may_raise(frame: FrameType | None) -> bool:
+    """Return whether it is safe to raise in a frame: not while a lock is taken, nor in this module."""
+    while frame:
+        if frame.f_code in _OF_LOCKS or frame.f_globals is globals():
+            return False
+        frame = frame.f_back
+    return True
+
+
+def _send_later(number: int) -> None:
+    # not by threading.Timer, which waits for its thread to start
+    _thread.start_new_thread(_send, (number,))
+
+
+def _send(number: int) -> None:
+    time.sleep(SECONDS_TO_RAISE_AGAIN)
+    os.kill(os.getpid(), number)
 
 
 @contextlib.contextmanager

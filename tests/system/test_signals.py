@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -194,6 +195,23 @@ def test_a_signal_that_strikes_where_python_ignores_it(number: int):
         be_struck()
     assert raised.value.signal_number == number
     assert sys.unraisablehook is before
+
+
+def test_a_signal_that_strikes_while_a_lock_is_taken():
+    """It leaves no lock taken, for which a thread would wait forever, and the program for the thread."""
+    lock = threading.Lock()
+    condition = threading.Condition(lock)
+
+    def be_struck() -> None:
+        threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGINT)).start()
+        while True:
+            with condition:
+                pass
+
+    for _ in range(20):
+        with pytest.raises(Interrupted), signals_raise():
+            be_struck()
+        assert not lock.locked()
 
 
 def test_an_interrupted_run_that_is_quiet(busy: Busy):
