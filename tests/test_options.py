@@ -484,6 +484,7 @@ def test_limits_of_an_input(capfd, four):
     assert "60,000,000 bytes" in errors["c.txt"][1]
 
 
+@pytest.mark.slow
 def test_what_setup_takes_is_not_the_inputs(capfd, four):
     """A model may be larger than --memory allows an input; an input that takes more than that still fails."""
     write_files(four.parent, {"inputs/c.txt": "eat"})
@@ -493,6 +494,7 @@ def test_what_setup_takes_is_not_the_inputs(capfd, four):
     assert [row["error"] for row in read_table(four.parent / "out/errors.csv")] == ["MemoryExceeded"]
 
 
+@pytest.mark.slow
 def test_a_setup_that_takes_long_is_said(capfd, four, monkeypatch):
     """Once, as long as nothing is finished."""
     monkeypatch.setattr("splitter.engine.display.SECONDS_BETWEEN_LINES", 0.2)

@@ -306,6 +306,7 @@ def test_an_explicit_encoding(tmp_path, source, subtype):
     assert np.abs(made - nearest).max() <= tolerance
 
 
+@pytest.mark.slow
 @needs_ffmpeg
 @pytest.mark.parametrize("name", ["a.mp3", "a.ogg", "a.opus"])
 def test_what_has_no_depth(tmp_path, name):

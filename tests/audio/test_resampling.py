@@ -101,6 +101,7 @@ def test_julius_and_soxr_agree(old, new, signal):
     assert decibels(made - expected) < -90
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), RATES)
 def test_julius_and_soxr_agree_but_for_the_gain_of_soxr(old, new):
     """Up to the end of the pass band soxr gives up to 0.01 dB less; nothing else differs by -90 dB."""

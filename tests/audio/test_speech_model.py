@@ -14,6 +14,7 @@ SAMPLES = CHECKOUT / "data_samples/speech"
 # both are off by as much from the same layers in double precision, the package's model more than ours
 ROUNDING = 2e-4
 NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.suffix in {".wav", ".flac", ".mp3", ".ogg"})
+SHORT = {"greeting.wav", "story.ogg", "telephone.wav"}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,9 @@ def by_the_package(sound: np.ndarray) -> list[float]:
         return [theirs(torch.from_numpy(window), 16_000).item() for window in windows]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SHORT else pytest.mark.slow) for name in NAMES]
+)
 def test_it_hears_what_the_package_hears(model, name):
     """But for rounding, over every recording of the corpus, one after the other in one model."""
     sound, rate = soundfile.read(SAMPLES / name, dtype="float32", always_2d=True)

@@ -563,6 +563,7 @@ def test_the_traceback_of_a_refusal(capfd, folder):
     assert said.lines[-1] == line
 
 
+@pytest.mark.slow
 def test_the_traceback_of_a_failure(capfd, folder):
     """--verbose shows the traceback of the first input that failed, from the user's code on.
 

@@ -9,6 +9,8 @@ import sys
 import types
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 NOTEBOOK = CHECKOUT / "docs" / "notebook.ipynb"
 
@@ -24,6 +26,7 @@ def run_cell(source: str, namespace: dict) -> str:
     return printed.getvalue() + ("" if value is None else repr(value))
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path, monkeypatch):
     """Each cell gives the outputs that are in the file; there is nothing to see that is not checked."""
     shutil.copytree(CHECKOUT / "data_samples", tmp_path / "data_samples")

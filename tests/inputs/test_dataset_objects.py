@@ -133,6 +133,7 @@ class TestImagesInMemory:
         assert np.array_equal(np.asarray(Image.open(self.output / rows[3]["output"])), self.cifar.data[3])
         assert rows[5]["label"] == CLASSES[0]
 
+    @pytest.mark.slow
     def test_another_transform_is_another_content(self):
         self.cifar.transform = np.asarray
         run(self.cifar, self.output, workers=2)

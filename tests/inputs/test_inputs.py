@@ -1053,6 +1053,7 @@ def test_a_list_is_what_the_csv_module_says(header, end, text):
         assert rows_of_copy(path) == rows_of_list(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["z,1", '"z, too",1', "z,1\r", "z,\xff"])
 def test_a_list_of_megabytes(folder, last):
     """It is copied block after block; a line that must be written in another way may come late."""

@@ -171,6 +171,7 @@ def test_the_splits_have_labels_in_the_same_proportions():
     assert [*splitter.split(several, balance="labels")["split"]] == [*rows["split"]]
 
 
+@pytest.mark.slow
 def test_of_many_groups_a_hash_decides():
     """It needs no memory; those that were assigned while there were few stay where they were."""
     groups = [f"{number}.wav" for number in range(1010)]
@@ -288,6 +289,7 @@ class Numbers(ProcessorDataset):
         return [], {**years, "both": n if n % 2 else float(n), "large": 2**60 + n if n % 2 else 0.5}
 
 
+@pytest.mark.slow
 def test_whole_numbers_among_floats_are_in_the_same_split_in_python(listed: Path, capfd):
     """As they stand in manifest.csv, 2001 and not 2001.0; where a DataFrame cannot tell, it says so."""
     outputs = listed.parent / "numbers"

@@ -120,6 +120,7 @@ def test_a_chain(inputs: Path):
     assert _texts(Path(fused.output, "halves")) == []
 
 
+@pytest.mark.slow
 def test_inputs_that_fail(inputs: Path, monkeypatch: pytest.MonkeyPatch):
     """Each is an input of its own stage that fails; what it was made of stays, until it is done."""
     for number, fate in enumerate("rch"):

@@ -170,6 +170,7 @@ def places_of(rows) -> list[tuple[int, int]]:
     return [(int(row["start_sample"]), int(row["stop_sample"])) for row in rows if row["output"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold_db", [20.0, 40.0])
 def test_a_run_agrees_with_librosa(speech, tmp_path, capfd, threshold_db):
     """Through the command line; the pieces are the samples of the recording, bit for bit."""
@@ -210,6 +211,7 @@ def pieces_of(dataset) -> list[list[tuple[int, int]]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_options_mean_what_they_say(speech):
     """Pauses, lengths and padding, seen from the places that librosa finds."""
     for index, name in enumerate(("two.flac", "one.wav")):

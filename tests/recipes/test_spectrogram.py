@@ -33,6 +33,7 @@ def by_librosa(samples, rate, top_db=80.0, **parameters):
     return librosa.power_to_db(power, top_db=top_db)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -57,6 +58,7 @@ def test_mel_spectrograms_are_those_of_librosa(parameters):
         assert np.abs(found - expected).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_linear_spectrograms_are_those_of_librosa():
     """All bins, or those from one frequency to another; of each channel by itself."""
     samples, rate = soundfile.read(SPEECH / "studio.wav", dtype="float32")
@@ -134,7 +136,14 @@ def test_frequencies_that_a_recording_does_not_have():
         made(SPEECH / "lecture.flac", fmin=12_000)
 
 
-@pytest.mark.parametrize("sink", ["files", "webdataset", "parquet"])
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "files",
+        pytest.param("webdataset", marks=pytest.mark.slow),
+        pytest.param("parquet", marks=pytest.mark.slow),
+    ],
+)
 def test_every_sink_takes_them(tmp_path, capfd, sink):
     """And the length of a window counts once, however many files it becomes."""
     out = tmp_path / "out"

@@ -243,6 +243,7 @@ def test_metadata_with_the_name_of_a_column_of_the_shards_own(folder: Path):
 # -- how it is stored -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_row_groups_are_small_enough_to_be_read_as_a_whole(folder: Path):
     """By their bytes; what is larger stands alone, also when it has waited on disk."""
     sizes = [9 << 20, 9 << 20, 40 << 20, 100, 6 << 20, 9 << 20, 1 << 20]

@@ -273,6 +273,7 @@ def test_verify_deep_makes_them_and_reads_them(noted: Path, capfd):
     assert "2 inputs made again" in said.out
 
 
+@pytest.mark.slow
 def test_numbers_report_and_server(noted: Path, capfd):
     """Pieces count and are heard, though they have no size."""
     said = here(capfd, "stats", noted / "v", "--json")

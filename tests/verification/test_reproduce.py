@@ -551,6 +551,7 @@ def test_what_a_limit_leaves_out_stays(job):
     assert job.calls == ["a.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name"),
     [

@@ -629,6 +629,7 @@ def test_a_sample_is_spread_over_the_list(outputs, capfd):
     assert "2 inputs made again" in here(capfd, "verify", "--deep", "2", outputs).out
 
 
+@pytest.mark.slow
 def test_code_that_has_changed_unnoticed_is_found(signed, folder, capfd):
     """The version is what it was, so a run would not notice."""
     own = ["--deep", "all", "--recipe", f"{folder}/signer.py:Signer"]

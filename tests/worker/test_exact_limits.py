@@ -99,6 +99,7 @@ def groups_of(path: Path) -> list[list[bytes]]:
         return [[row["file"]["bytes"] for row in file.read_row_group(one).to_pylist()] for one in numbers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", NEAR)
 @pytest.mark.parametrize("before", [0, 1, MEGABYTE])
 def test_a_content_that_fills_a_row_group_of_parquet(sized, before: int, more: int):
@@ -526,6 +527,7 @@ def test_an_empty_line_in_a_list_is_no_plain_block(folder: Path, where: int):
     assert None in [*CsvFile(str(folder / "list.csv"), ",", 1).plain_blocks()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [49, 50, 51, 52])
 def test_inputs_that_fill_their_batches(folder: Path, capfd, count: int):
     """Each is in one of them, the last as well: no second round has to find it."""
@@ -605,6 +607,7 @@ def test_a_read_is_tried_again_as_often_as_was_said(
 # -- the buffer of a shuffled stream -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer", [1, 2, 3, 9, 10, 11])
 def test_a_shuffled_stream_holds_as_many_samples_as_its_buffer(sized, monkeypatch, buffer: int):
     """One more is in hand when the first comes, and every place of the buffer is used."""

@@ -294,6 +294,7 @@ def shards(folder: Path) -> str:
     return f"{folder}/s-*.tar*"
 
 
+@pytest.mark.slow
 def test_outputs_are_the_same_for_any_number_of_workers_and_way_of_reading(folder, shards, capfd):
     trees = []
     for number, options in enumerate(
