@@ -47,7 +47,7 @@ def reported(capfd, output, *more):
 
 
 @pytest.fixture
-def loose(folder, capfd):
+def flacs(folder, capfd):
     """A run over two short recordings, whose five outputs are FLAC."""
     write_sound(folder / "in" / "a.wav", noise(20_000, 2), 8000)
     write_sound(folder / "in" / "b.wav", tone(1.5, 8000), 8000)
@@ -326,11 +326,11 @@ def test_outputs_that_are_no_sound_are_named(folder, capfd, sink):
 
 
 @pytest.mark.parametrize("kind", ["tar", "parquet"])
-def test_shards_give_the_same_levels(loose, folder, capfd, kind):
+def test_shards_give_the_same_levels(flacs, folder, capfd, kind):
     """What is in shards is read like loose files, and copies of it go into the page."""
-    shards = as_shards(loose, folder / "shards", kind)
-    plain, packed = (rows_of(reported(capfd, one)) for one in (loose, shards))
-    assert packed["levels"] == plain["levels"]
+    shards = as_shards(flacs, folder / "shards", kind)
+    loose, packed = (rows_of(reported(capfd, one)) for one in (flacs, shards))
+    assert packed["levels"] == loose["levels"]
     assert packed["unread"] == {}
     summary = summary_of(shards / "report.html")
     assert (summary["shards"], summary["numbers"]["outputs"]) == (True, 5)
@@ -351,9 +351,9 @@ def test_outputs_in_shards_after_an_input_without_any(folder, capfd):
 
 
 @pytest.mark.parametrize("kind", ["tar", ""])
-def test_a_report_makes_at_most_one_temporary_folder(loose, folder, capfd, kind, monkeypatch):
+def test_a_report_makes_at_most_one_temporary_folder(flacs, folder, capfd, kind, monkeypatch):
     """For what is in shards; loose files need none."""
-    output = as_shards(loose, folder / "shards", kind) if kind else loose
+    output = as_shards(flacs, folder / "shards", kind) if kind else flacs
     monkeypatch.setattr("tempfile.tempdir", str(folder / "temporary"))
     (folder / "temporary").mkdir()
     made, mkdtemp = [], tempfile.mkdtemp
