@@ -203,6 +203,8 @@ class FolderLock(FolderSteps):
 
     def _take(self, descriptor: int, kind: int, *, in_gate: bool) -> None:
         give_up = time.monotonic() + SECONDS_FOR_DEAD_RUN
+        # whoever asks who is at work holds the lock for a moment, and the last run may be of a living process
+        is_certain = False
         while True:
             try:
                 fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -212,9 +214,10 @@ class FolderLock(FolderSteps):
                 if not owner and not in_gate:
                     # parts sign their own locks, not the one they share
                     owner, who = self._part_at_work() or (owner, who)
-                if is_at_work(owner) or time.monotonic() > give_up:
+                if (is_certain and is_at_work(owner)) or time.monotonic() > give_up:
                     message = f"{self.root}: is in use by {who}; wait for it or choose another --output"
                     raise Refused(message) from None
+                is_certain = True
                 time.sleep(0.05)
             else:
                 return

@@ -99,6 +99,18 @@ def test_a_folder_in_use_on_another_machine_is_refused_at_once(storage: LocalSto
         take(storage)
 
 
+def test_a_folder_that_somebody_asks_about_is_not_in_use(storage: LocalStorage, monkeypatch):
+    """The run before was of this process, as in a notebook; `serve --watch` asks whether it is at work."""
+    with storage.locked():
+        pass
+    asking = storage.tree.open(locks.LOCK, os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    # the answer comes in no time
+    monkeypatch.setattr(time, "sleep", lambda _: os.close(asking))
+    with storage.locked():
+        pass
+
+
 @pytest.mark.parametrize("reaped", [True, False])
 def test_a_new_run_waits_for_the_workers_of_a_dead_one(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, reaped: bool
