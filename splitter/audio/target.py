@@ -37,6 +37,7 @@ _OFTEN_MEANT, _MOST_MEANT = {11: 11_025, 22: 22_050, 44: 44_100}, 400_000
 _MOST_CHANNELS, _MOST_HERTZ = 1024, 2**31 - 1
 # FFmpeg's name of Matroska and WebM; packets of Opus with more channels are not copied
 MATROSKA, _OPUS_CHANNELS = "MATROSKA", 2
+_MISWRITTEN = {("VOC", "ALAW"), ("VOC", "ULAW"), ("PAF", "PCM_24")}
 _CHOICES = {one.ending: one for one in OF_LIBSNDFILE if one.ending in get_args(FileFormat)}
 
 
@@ -151,9 +152,9 @@ def _same_container(recorded: SoundFormat) -> str:
     known = recorded.container in _formats()
     lossless_in_lossy = recorded.container in LOSSY and bool(recorded.holding)
     changing = recorded.container in {"RF64", "MAT5"}
-    # libsndfile counts one sample too many
-    miscounted = recorded.container == "VOC" and recorded.subtype in {"ALAW", "ULAW"}
-    return "WAV" if not known or lossless_in_lossy or changing or miscounted else recorded.container
+    # libsndfile reads other samples back than it has written, or more
+    miswritten = (recorded.container, recorded.subtype) in _MISWRITTEN or recorded.container in {"SDS", "XI"}
+    return "WAV" if not known or lossless_in_lossy or changing or miswritten else recorded.container
 
 
 def _usual_subtype(container: str, recorded: SoundFormat) -> str | None:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import soundfile
+from sounds import chunks_of, samples_of
 
 from splitter.audio.decoders import SoundFormat
 from splitter.audio.encode import encode, encode_blocks
+from splitter.audio.sniff import open_decoder
 
 EXTREME = [
     0.0,
@@ -104,3 +106,20 @@ def test_a_long_piece_of_vorbis(blocks):
         content(file)
         file.seek(0)
         assert soundfile.info(file).frames == len(sound)
+
+
+@pytest.mark.parametrize(
+    ("container", "subtype"), [("SDS", "PCM_16"), ("XI", "DPCM_16"), ("PAF", "PCM_24"), ("PAF", "PCM_16")]
+)
+def test_pieces_of_rare_formats_can_be_read_back(tmp_path, container, subtype):
+    """What libsndfile reads but cannot write again becomes WAV."""
+    sound = np.random.default_rng(0).standard_normal(1000) * 0.2
+    soundfile.write(tmp_path / "a", sound, 8000, subtype, format=container)
+    decoder = open_decoder(str(tmp_path / "a"))
+    whole = decoder.read(100_000)
+    decoder.close()
+    outputs, about = chunks_of(tmp_path / "a", seconds=0.0291)
+    pieces = [samples_of(output.content, whole.dtype.name) for output in outputs]
+    assert [*map(len, pieces)] == [output.metadata["frames"] for output in outputs]
+    assert about["source_frames"] == len(whole)
+    assert np.array_equal(np.concatenate(pieces), whole)
