@@ -179,11 +179,10 @@ class SoundRecipe(ProcessorDataset):
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:  # noqa: ARG002 - some look at them
         """Return the metadata keys that every recording will have with these parameters."""
+        keys = {*_KEYS, *columns_of(self.measures), *(GAIN_KEYS if self.loudness else ())}
         resampled = {"source_resampler"} if self.target.sample_rate is not None else set()
         cut = {"source_cut"} if self.target.format in {"mp3", "ogg"} else set()
-        gain = GAIN_KEYS if self.loudness else ()
-        kept = {"source_truncated"} if self.truncated == "keep" else set()
-        return {*_KEYS, *resampled, *cut, *gain, *kept, *columns_of(self.measures)}
+        return keys | resampled | cut | ({"source_truncated"} if self.truncated == "keep" else set())
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
         """Return advice on the labels in the first annotation file; refuse a shared file that is faulty."""
