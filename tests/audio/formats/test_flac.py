@@ -600,7 +600,7 @@ def test_a_lost_frame(written, lost):
 
 
 @pytest.mark.parametrize(
-    ("total", "says"), [(116, "ends after 115 of 116"), (10_000, "ends after 115 of 10000")]
+    ("total", "says"), [(116, "ends after 115 of 116"), (10_000, "ends after 115 of 10,000")]
 )
 def test_a_header_that_promises_too_much(written, total, says):
     """A recording that ends before its header says so is an error that says how much is there."""
