@@ -18,7 +18,7 @@ from splitter.audio.formats.flac import unpacked
 from splitter.audio.formats.mp3 import bit_rate_of
 from splitter.audio.formats.mp4 import lacks_index, seconds_of_plain_edit
 from splitter.audio.formats.ogg.counted import CountedOgg
-from splitter.audio.formats.whole_stream import blocks_of
+from splitter.audio.formats.whole_stream import blocks_of, planes_of
 from splitter.errors import AudioError
 
 # recordings only: a playlist would make FFmpeg open, or even download, other files
@@ -135,12 +135,11 @@ class AvDecoder(Decoder):
 
     def _numbers(self, block: av.AudioFrame) -> np.ndarray:
         """Return decoded samples, channels in columns."""
-        numbers = block.to_ndarray()
-        channels = self.format.channels
-        numbers = numbers.T if block.format.is_planar else numbers.reshape(-1, channels)
-        if numbers.dtype == np.uint8:
-            numbers = (numbers.astype(np.int16) - 128) << 8
-        return numbers.astype(self.format.dtype, copy=False)
+        planes = planes_of(block)
+        numbers = (
+            np.vstack(planes).T if block.format.is_planar else planes[0].reshape(-1, self.format.channels)
+        )
+        return (numbers.astype(np.int16) - 128) << 8 if numbers.dtype == np.uint8 else numbers
 
     def _in_seconds(self, kind: str, index: int) -> Generator[av.AudioFrame, None, None]:
         """Yield what FFmpeg decodes by itself; from the first fault on, decode packet by packet."""

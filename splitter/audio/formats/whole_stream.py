@@ -6,10 +6,14 @@ only decoding packet by packet shows which of them cannot be decoded.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 import av
+import numpy as np
 from av.filter import Graph
+
+# FFmpeg's sample formats -> types of arrays
+_TYPES = {"u8": "u1", "s16": "i2", "s32": "i4", "flt": "f4", "dbl": "f8"}
 
 
 def blocks_of(
@@ -31,3 +35,13 @@ def blocks_of(
         with suppress(EOFError):
             while True:
                 yield cast("av.AudioFrame", sink.pull())
+
+
+def planes_of(block: av.AudioFrame) -> list[np.ndarray]:
+    """Return the samples of each channel, or of all channels if they are interleaved, without a copy."""
+    planar, channels = block.format.is_planar, block.layout.nb_channels
+    count = block.samples * (1 if planar else channels)
+    kind = _TYPES[block.format.name.removesuffix("p")]
+    # of eight channels and more, PyAV finds too many planes, so that its to_ndarray crashes
+    planes: list[Any] = [*block.planes[: channels if planar else 1]]
+    return [np.frombuffer(plane, kind, count) for plane in planes]

@@ -11,7 +11,7 @@ import av
 import av.error
 import numpy as np
 import pytest
-from sounds import chunks_of, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, samples_of, tone
+from sounds import chunks_of, decoded_by_ffmpeg, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, samples_of, tone
 
 from splitter.audio.formats.mp4 import seconds_of_plain_edit
 from splitter.audio.sniff import open_decoder
@@ -260,3 +260,15 @@ def test_what_is_left_of_damaged_sound(tmp_path, m4a, at):
         m4a[:place] + bytes(byte ^ 0x5A for byte in m4a[place:][:600]) + m4a[place + 600 :]
     )
     assert len(check_against_packets(tmp_path / "a.m4a")) < SECONDS * RATE
+
+
+@pytest.mark.parametrize("name", ["a.m4a", "a.mka"])
+def test_eight_channels(tmp_path, name):
+    """For which PyAV's own way to an array crashes."""
+    columns = [tone(1, RATE, 1, 200.0 * number) for number in range(1, 9)]
+    layout = ("-channel_layout", "7.1", "-c:a", "aac", "-b:a", "512k")
+    path = encoded_by_ffmpeg(np.concatenate(columns, axis=1), RATE, tmp_path / name, *layout)
+    ((piece,), _) = chunks_of(path, format="wav", subtype="FLOAT")
+    (expected,) = decoded_by_ffmpeg([path], 8, tmp_path, "f32")
+    found = samples_of(piece.content, "float32")
+    assert np.allclose(found[:RATE], expected[:RATE], atol=1e-4)
