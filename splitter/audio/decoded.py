@@ -11,7 +11,7 @@ import numpy as np
 
 from splitter.audio.base import MANY_SAMPLES, SoundSource
 from splitter.audio.decoders import Decoder, Truncated
-from splitter.audio.encode import AS_IN_MEMORY, encode, encode_blocks, scaled, silent, writable
+from splitter.audio.encode import AS_IN_MEMORY, encode, encode_blocks, rounded, scaled, silent, writable
 from splitter.audio.formats.base import SoundFormat
 from splitter.audio.probe import LONGEST
 from splitter.audio.resampling import resampler
@@ -67,6 +67,10 @@ class DecodedSource(SoundSource):
         if made.rate != decoder.format.rate:
             resample = resampler(read, computed, made.rate, channels, target.device)
             read, self.resampler = resample.read, resample.name
+        unmixed = (decoder.format.rate, decoder.format.channels)
+        if target.only_files and made.subtype == "PCM_16" and (made.rate, channels) == unmixed:
+            decoder.may_round = True
+            read = lambda frames: rounded(decoder.read(frames), made.subtype)  # noqa: E731
         self._tape = Tape(read, decoder.format.frames_at_once, folder)
 
     @classmethod

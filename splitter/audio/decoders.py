@@ -36,11 +36,14 @@ class Decoder(ABC):
         format: How the recording is stored.
         frames: How many frames have been read.
         lacks_sound: Whether the recording is one that `truncated` keeps; known once all has been read.
+        may_round: Whether `read`, always asked for `format.frames_at_once` frames, may return some of them as
+            integers of 16 bits, rounded as for a file, if that takes less time than rounding later.
     """
 
     format: SoundFormat
     frames = 0
     lacks_sound = False
+    may_round = False
 
     @abstractmethod
     def read(self, frames: int) -> np.ndarray:

@@ -83,7 +83,7 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
             with soundfile.SoundFile(sink, "w", made.rate, made.channels, made.subtype, format=kind) as sound:
                 count = 0
                 for frames in in_parts(blocks(), _FRAMES_AT_ONCE):
-                    numbers = _finite(frames) if kind in LOSSY else _rounded(frames, made.subtype)
+                    numbers = _finite(frames) if kind in LOSSY else rounded(frames, made.subtype)
                     sound.write(_interleaved(numbers))
                     count += len(frames)
                     if target.fault:
@@ -108,7 +108,7 @@ def _cannot_hold(kind: str, made: SoundFormat, reason: str) -> AudioError:
 
 def _bytes(frames: np.ndarray, made: SoundFormat) -> memoryview:
     """Return samples as the bytes of a WAV file."""
-    frames = scaled(_rounded(frames, made.subtype), AS_IN_MEMORY[made.subtype])
+    frames = scaled(rounded(frames, made.subtype), AS_IN_MEMORY[made.subtype])
     return np.ascontiguousarray(_interleaved(frames)).reshape(-1).view(np.uint8).data
 
 
@@ -147,7 +147,7 @@ def _finite(frames: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
+def rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
     """Return the nearest numbers that an encoding with fewer bits holds; libsndfile would round down."""
     name = frames.dtype.name
     bits, have = INTEGERS.get(subtype), _BITS.get(name)
@@ -158,9 +158,9 @@ def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
     kind = "float32" if name == "float32" and bits <= _FLOAT32_BITS else "float64"
     factor = 2.0 ** (bits - have) if have else largest
     array = "int16" if bits <= _BITS["int16"] else "int32"
-    rounded: np.ndarray = np.empty(frames.shape, array)
+    found: np.ndarray = np.empty(frames.shape, array)
     is_usual = (name, bits) == ("float32", _BITS["int16"])
-    channels = zip(frames.T, rounded.T, strict=True) if _is_planar(frames) else [(frames, rounded)]
+    channels = zip(frames.T, found.T, strict=True) if _is_planar(frames) else [(frames, found)]
     for exact, nearest in channels:
         # in parts that stay in the processor's cache
         for at in range(0, len(frames), _ROUNDED_AT_ONCE):
@@ -175,8 +175,8 @@ def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
                 np.clip(wide, -largest, largest - 1, out=wide)
             nearest[part] = np.rint(wide, out=wide)
     if bits < _BITS[array]:
-        rounded <<= _BITS[array] - bits
-    return rounded
+        found <<= _BITS[array] - bits
+    return found
 
 
 def _round_to_16(exact: np.ndarray, nearest: np.ndarray) -> bool:

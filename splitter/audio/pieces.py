@@ -19,7 +19,7 @@ from splitter.records import Content, Deferred
 _TEXT = re.compile(
     r"(\d{1,18}):(\d{1,18})(?:\+(\d{1,18}))?(?: channel=(\d{1,4}))?((?: [a-z_]+=\w+)*)", re.ASCII
 )
-_OPTIONS = tuple(one.name for one in fields(Target) if one.name not in ("device", "amplified"))
+_OPTIONS = tuple(one.name for one in fields(Target) if one.name not in ("device", "amplified", "only_files"))
 _CHOICES = {
     "channels": get_args(Channels),
     "format": get_args(FileFormat),

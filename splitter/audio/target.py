@@ -53,6 +53,7 @@ class Target:
             lossy format.
         lossy: Whether pieces of MP3 and Opus that need no change are copied, or encoded again.
         amplified: Whether pieces get a gain, so that nothing can be copied.
+        only_files: Whether nothing but files is made of the samples, which can be rounded for these at once.
         device: Where resampling is done: the CPU, or a device of torch.
     """
 
@@ -62,6 +63,7 @@ class Target:
     subtype: str | None = None
     lossy: Lossy = "copy"
     amplified: bool = False
+    only_files: bool = False
     device: str = "cpu"
 
     def __post_init__(self) -> None:

@@ -144,6 +144,7 @@ class SoundRecipe(ProcessorDataset):
             subtype=subtype,
             lossy=lossy,
             amplified=loudness is not None,
+            only_files=not measure and loudness is None and type(self).contents is SoundRecipe.contents,
         )
         # without their defaults, so that outputs of versions that lacked these parameters are not redone
         later: dict[str, Any] = {"lossy": "copy", "label_column": None, "cross": None, "measure": None}

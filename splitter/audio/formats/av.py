@@ -18,7 +18,7 @@ from splitter.audio.formats.flac import unpacked
 from splitter.audio.formats.mp3 import bit_rate_of
 from splitter.audio.formats.mp4 import lacks_index, seconds_of_plain_edit
 from splitter.audio.formats.ogg.counted import CountedOgg
-from splitter.audio.formats.whole_stream import blocks_of, planes_of
+from splitter.audio.formats.whole_stream import blocks_of, can_be_rounded, planes_of, rounds_to_even
 from splitter.errors import AudioError
 
 # recordings only: a playlist would make FFmpeg open, or even download, other files
@@ -31,6 +31,9 @@ _NO_INDEX = "it ends before its index (moov), which is written last: copy it aga
 _CONTAINERS = {"mov": "MP4", "asf": "WMA", "nistsphere": "NIST"}
 # FFmpeg's sample formats -> libsndfile's names of the encodings that hold them exactly
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
+_FLOATS = "fltp"
+# so many samples of a block stay in the processor's cache while they are rounded and written
+_ROUNDED_AT_ONCE = 1 << 16
 _ALAC_DEPTH_AT = 17
 # follows edit lists with less memory: correct for those that only leave out the first samples
 _SIMPLE_EDITS = {"advanced_editlist": "0"}
@@ -52,6 +55,8 @@ class AvDecoder(Decoder):
         # the second that decoding has reached, whether sound before it could not be decoded, and for Ogg the
         # sign that pages are missing
         self._reached, self._is_damaged, self._loss = 0.0, False, ""
+        # whether all blocks come from FFmpeg's filters, some of them as 16-bit integers
+        self._is_rounding = False
         self._opened, self._edited = ExitStack(), seconds_of_plain_edit(path)
         self._options = _SIMPLE_EDITS if self._edited else {}
         with ExitStack() as opened:
@@ -105,7 +110,8 @@ class AvDecoder(Decoder):
     def _next(self, frames: int) -> av.AudioFrame | None:
         waiting = self._decoded_samples
         while waiting.samples < frames and (block := next(self._blocks, None)) is not None:
-            if not waiting.samples and block.samples == frames and _kind(block) == self._kind:
+            is_whole = not waiting.samples and block.samples == frames and _kind(block) == self._kind
+            if is_whole or self._is_rounding:
                 # saves copying it
                 return block
             self._add(block)
@@ -143,23 +149,27 @@ class AvDecoder(Decoder):
 
     def _in_seconds(self, kind: str, index: int) -> Generator[av.AudioFrame, None, None]:
         """Yield what FFmpeg decodes by itself; from the first fault on, decode packet by packet."""
-        rate, count, begin = self.format.rate, 0, 0.0
+        rate, frames, count, begin = self.format.rate, self.format.frames_at_once, 0, 0.0
+        rounded = self._is_rounding = self.may_round and self._kind[2] == _FLOATS and rounds_to_even()
+        if rounded:
+            frames = min(frames, _ROUNDED_AT_ONCE // self.format.channels)
+        blocks = blocks_of(self._path, kind, index, frames, self._options, rounded=rounded)
         with suppress(av.error.FFmpegError, ValueError):
-            for block in blocks_of(self._path, kind, index, self.format.frames_at_once, self._options):
+            for block, integers in blocks:
                 if _kind(block) != self._kind:
                     break
                 if not count:
                     begin = block.time or 0.0
                 count += block.samples
                 self._reached = begin + count / rate
-                yield block
+                yield integers if rounded and can_be_rounded(block) else block
             if count and self._reached + 1 / rate > self._seconds:
                 return
         yield from self._after(count, index)
 
     def _after(self, count: int, index: int) -> Iterator[av.AudioFrame]:
         """Decode packet by packet; yield what comes after `count` frames."""
-        self._reached, waiting = 0.0, av.AudioFifo()
+        self._reached, self._is_rounding, waiting = 0.0, False, av.AudioFifo()
         with SeekableFile(self._path) as file, open_container(file, **self._options) as container:
             stream = container.streams[index]
             for block in self._decoded(container, stream):

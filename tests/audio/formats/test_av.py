@@ -14,6 +14,7 @@ import pytest
 from sounds import chunks_of, decoded_by_ffmpeg, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, samples_of, tone
 
 from splitter.audio.formats.mp4 import seconds_of_plain_edit
+from splitter.audio.formats.whole_stream import can_be_rounded
 from splitter.audio.sniff import open_decoder
 from splitter.errors import AudioError
 
@@ -260,6 +261,33 @@ def test_what_is_left_of_damaged_sound(tmp_path, m4a, at):
         m4a[:place] + bytes(byte ^ 0x5A for byte in m4a[place:][:600]) + m4a[place + 600 :]
     )
     assert len(check_against_packets(tmp_path / "a.m4a")) < SECONDS * RATE
+
+
+@pytest.mark.parametrize("loudest", [2.0, 1e5])
+def test_samples_far_beyond_full_scale(tmp_path, loudest):
+    """Rounded to 16 bits as each sample alone is, though FFmpeg would take the loudest for the lowest."""
+    fade = np.linspace(0, 1, SECONDS * RATE) ** 8 * loudest
+    waves = np.sin(np.arange(SECONDS * RATE) / 20)[:, np.newaxis] * np.stack([fade, fade[::-1]], axis=1)
+    raw = ["-f", "f32le", "-ar", str(RATE), "-ac", "2", "-i", "-"]
+    ffmpeg(*raw, "-t", "7.9", tmp_path / "a.m4a", stdin=waves.astype("<f4").tobytes())
+    exact, _ = chunks_of(tmp_path / "a.m4a", seconds=1.7, format="wav", subtype="FLOAT")
+    rounded, _ = chunks_of(tmp_path / "a.m4a", seconds=1.7, format="wav")
+    assert len(exact) == len(rounded) == 5
+    for floats, integers in zip(exact, rounded, strict=True):
+        samples = samples_of(floats.content, "float32")
+        expected = np.rint(samples.astype(np.float64) * 32_768).clip(-32_768, 32_767)
+        assert np.array_equal(samples_of(integers.content, "int16"), expected)
+    peak = max(np.abs(samples_of(one.content, "float32")).max() for one in exact)
+    assert peak > loudest * 0.9
+
+
+def test_a_sample_that_is_no_number():
+    """FFmpeg would take it for the lowest sample, so it may not round its block."""
+    for odd in (np.nan, np.inf, -1e5, 65_536):
+        samples = np.zeros((2, 1000), np.float32)
+        assert can_be_rounded(av.AudioFrame.from_ndarray(samples, "fltp", "stereo"))
+        samples[1, 999] = odd
+        assert not can_be_rounded(av.AudioFrame.from_ndarray(samples, "fltp", "stereo"))
 
 
 @pytest.mark.parametrize("name", ["a.m4a", "a.mka"])
