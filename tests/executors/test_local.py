@@ -103,7 +103,7 @@ class Doubled(ProcessorDataset):
         return joined("a", "method")
 
 
-manifest = Doubled({dataset!r}, times=3).run({output!r}, workers=2, batch_size=3)
+manifest = Doubled({dataset!r}, times=3).run({output!r}, workers={workers}, batch_size=3)
 assert manifest.failed.empty, manifest.failed
 print(len(manifest))
 """
@@ -135,9 +135,11 @@ def test_spawned_workers_know_a_class_of_a_script(folder: Path):
     """A class of a script that has no main guard makes the same outputs in spawned workers, and runs once."""
     dataset = make_inputs(folder / "data", good_inputs(12))
     trees = []
-    for method in ("fork", "spawn"):
+    # each spawned worker imports torch
+    for method, workers in (("fork", 2), ("spawn", 1)):
         output, script = folder / method, folder / f"{method} it.py"
-        script.write_text(SCRIPT.format(method=method, dataset=str(dataset), output=str(output)))
+        named = {"dataset": str(dataset), "output": str(output)}
+        script.write_text(SCRIPT.format(method=method, workers=workers, **named))
         said = program(cwd=folder, python=[str(script)])
         assert said.code == 0, said.err
         assert said.out.split("\n") == ["the script is run", "12", ""]
@@ -157,8 +159,8 @@ sys.exit(exit_code(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_spawned_workers_end_with_the_driver(launcher: Launcher, folder: Path, number: int):
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGKILL, 2), (signal.SIGINT, 1)])
+def test_spawned_workers_end_with_the_driver(launcher: Launcher, folder: Path, number: int, workers: int):
     """Spawned workers isolate faults and end with a killed or an interrupted driver, as forked ones do."""
     hanging = {f"hang {number}.txt": fault for number, fault in enumerate(["hang", "hang in C"] * 2)}
     texts = {**good_inputs(6), "crash.txt": "segfault", **hanging}
@@ -171,7 +173,7 @@ def test_spawned_workers_end_with_the_driver(launcher: Launcher, folder: Path, n
         COMMAND_LINE,
         *map(str, arguments),
         "--workers",
-        "2",
+        str(workers),
         "--batch-size",
         "1",
     ]
@@ -180,7 +182,7 @@ def test_spawned_workers_end_with_the_driver(launcher: Launcher, folder: Path, n
             command, stdin=subprocess.DEVNULL, stderr=file, start_new_session=True, env=environment()
         )
     try:
-        eventually(lambda: len(hanging.keys() & set(noted(log, "process"))) == 2, stderr.read_text)
+        eventually(lambda: len(hanging.keys() & set(noted(log, "process"))) == workers, stderr.read_text)
         driver.send_signal(number)
         eventually(lambda: not writing_to(stderr), lambda: f"still there: {writing_to(stderr)}")
     finally:
