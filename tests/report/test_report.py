@@ -572,9 +572,13 @@ def test_a_folder_that_cannot_be_written_is_named(talks, capfd):
     assert page.read_bytes() == before
 
 
-def test_interrupted_it_leaves_nothing(many_output, tmp_path):
+@pytest.mark.slow
+def test_interrupted_it_leaves_nothing(folder, tmp_path):
     """Ctrl-C while outputs are read: one line, and no page, nor a part of one."""
-    arguments = ["report", many_output, "--sample=100000", "-o", tmp_path / "page.html"]
+    # it begins to read after 2 s of CPU time, and needs 5 s for all outputs
+    many = many_rows(folder / "outputs", 10_000)
+    (page := tmp_path / "page").mkdir()
+    arguments = ["report", many, "--sample=10000", "-o", page / "page.html"]
     process = subprocess.Popen(
         [sys.executable, "-m", "splitter", *arguments],
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
@@ -586,7 +590,7 @@ def test_interrupted_it_leaves_nothing(many_output, tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (130, "splitter: interrupted; no report was written\n")
-    assert list(tmp_path.iterdir()) == []
+    assert list(page.iterdir()) == []
 
 
 def test_help_comes_at_once():
