@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import ClassVar
 
 import psutil
 import pytest
-from doors import Said, here, program, tree, write_files, write_list
+from doors import Said, here, tree, write_files, write_list
 from faulty import HOLD
 from launcher import FAULTY, Driver, Launcher, eventually, left_in, make_inputs, signal_all
 from nightly import depth
@@ -425,13 +426,15 @@ def test_parts_are_for_folders(s3: Bucket, words: Path, capfd):
     assert "use --executor ray, which divides the work" in refusal(capfd, words, s3.url("o"), "--part", "1/2")
 
 
-def test_a_missing_package_is_named_with_what_brings_it(s3: Bucket, words: Path):
-    """An interpreter that finds no s3fs."""
-    hidden = "import sys; sys.modules['s3fs'] = None; from splitter.cli.main import main; main()"
-    arguments = ("run", words, "--recipe", "words", "--root", "inputs", "--output", s3.url("out"))
-    said = program(*arguments, python=("-c", hidden))
-    assert (said.code, said.err.count("\n")) == (2, 1)
-    assert "run: pip install 'splitter-ml[s3]'" in said.err
+def test_a_missing_package_is_named_with_what_brings_it(
+    s3: Bucket, words: Path, capfd, monkeypatch: pytest.MonkeyPatch
+):
+    """As in an interpreter that finds no s3fs."""
+    from fsspec.registry import _registry
+
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(_registry, "s3", raising=False)
+    assert "run: pip install 'splitter-ml[s3]'" in refusal(capfd, words, s3.url("out"))
 
 
 # -- names and sizes --------------------------------------------------------------------------------------
