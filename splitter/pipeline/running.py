@@ -33,7 +33,13 @@ from splitter.pipeline.neighbours import COMPLETE, INCOMPLETE, PipelineRun, Stag
 from splitter.storage.opening import storage_of
 from splitter.system.children import die_with_parent, parent_process
 from splitter.system.programs import signal_name
-from splitter.system.signals import forget_handlers, signals_blocked, signals_raise, unblock_signals
+from splitter.system.signals import (
+    forget_handlers,
+    not_interrupted,
+    signals_blocked,
+    signals_raise,
+    unblock_signals,
+)
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -190,7 +196,9 @@ class _Drivers:
                 {name: state.waiting for name, state in self._states.items() if name in self._processes}
             )
 
+    @not_interrupted
     def _take(self, connection: Any) -> None:  # noqa: ANN401 - as `wait` gives it
+        """Take one event, whole: later ones could not be told apart after a half."""
         name = self._connections[connection]
         try:
             event = connection.recv()

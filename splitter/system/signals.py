@@ -8,30 +8,44 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from types import FrameType
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any, TypeVar
 
 from splitter.errors import Interrupted
 
 ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SECONDS_TO_RAISE_AGAIN = 0.01
-MOST_DELAYS = 20
+MOST_DELAYS = 100
 # raised in one of these, Interrupted would leave a lock taken forever, and a thread that needs it would wait
-_OF_LOCKS = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
+_WHOLE: set[CodeType] = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
+# not empty while signals are blocked: another thread may receive one, but this is where it is raised
+_blocks: list[None] = []
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def not_interrupted(function: Function) -> Function:
+    """Let a short function return before a signal raises Interrupted."""
+    _WHOLE.add(function.__code__)
+    return function
 
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
     """Block signals for a while, since Python would lose one that arrives during a fork."""
     old = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING_TO_END)
+    _blocks.append(None)
     try:
         yield
     finally:
+        del _blocks[-1:]
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
 def unblock_signals() -> None:
     """Unblock signals, in a process that was started while they were blocked."""
+    _blocks.clear()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
 
 
@@ -101,12 +115,12 @@ def _nothing_lost() -> Iterator[None]:
 
 
 def _may_raise(frame: FrameType | None) -> bool:
-    """Return whether it is safe to raise in a frame: not while a lock is taken, nor in this module."""
-    while frame:
-        if frame.f_code in _OF_LOCKS or frame.f_globals is globals():
+    """Return whether it is safe to raise in a frame: not in functions that must end, nor in this module."""
+    while frame and not _blocks:
+        if frame.f_code in _WHOLE or frame.f_globals is globals():
             return False
         frame = frame.f_back
-    return True
+    return not _blocks
 
 
 def _send_later(number: int) -> None:

@@ -30,7 +30,7 @@ from launcher import (
 from nightly import depth
 
 from splitter.errors import Interrupted
-from splitter.system.signals import signals_raise
+from splitter.system.signals import not_interrupted, signals_blocked, signals_raise
 
 SECONDS_TO_LEAVE = 2.0
 NOISE = ("Traceback", "Exception ignored", "Error:", "killed by signal")
@@ -212,6 +212,49 @@ def test_a_signal_that_strikes_while_a_lock_is_taken():
         with pytest.raises(Interrupted), signals_raise():
             be_struck()
         assert not lock.locked()
+
+
+def _strike(done: list[str]) -> None:
+    """Be struck by a signal, and go on for a while."""
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.05)
+    done.append("all")
+
+
+def test_a_signal_that_strikes_in_a_function_that_must_end():
+    """A message that is read by half would be lost, and those after it."""
+    done: list[str] = []
+
+    @not_interrupted
+    def whole() -> None:
+        _strike(done)
+
+    def be_struck() -> None:
+        whole()
+        time.sleep(60)
+
+    with pytest.raises(Interrupted), signals_raise():
+        be_struck()
+    assert done == ["all"]
+
+
+def test_a_signal_that_another_thread_receives_while_this_one_has_blocked_it():
+    """Python raises it in the main thread, whichever thread received it."""
+    done: list[str] = []
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+
+    def be_struck() -> None:
+        with signals_blocked():
+            _strike(done)
+        time.sleep(60)
+
+    with pytest.raises(Interrupted), signals_raise():
+        be_struck()
+    ended.set()
+    other.join()
+    assert done == ["all"]
 
 
 def test_an_interrupted_run_that_is_quiet(busy: Busy):
