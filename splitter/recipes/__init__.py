@@ -2,6 +2,7 @@
 
 registry     recipes by name, and a user's own
 parameters   a recipe's parameters, from its signature and docstring
+spans        the pieces of a recording, in exact seconds
 sound        the base classes of the recipes for sound
 normalising  gains that make all pieces equally loud
 chunk        windows of a fixed length

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from splitter.audio.base import SoundSource
 from splitter.errors import AudioError, Refused
-from splitter.recipes.sound import LabelledRecipe, Span, exactly
+from splitter.recipes.sound import LabelledRecipe
+from splitter.recipes.spans import Span, exactly
 from splitter.records import InputFile
 
 Tail = Literal["keep", "drop", "pad", "shift", "merge"]

@@ -23,7 +23,8 @@ from splitter.audio.decoded import DecodedSource
 from splitter.audio.levels import LevelMeter, decibels
 from splitter.audio.target import Target
 from splitter.errors import Refused
-from splitter.recipes.sound import LabelledRecipe, Span, exactly
+from splitter.recipes.sound import LabelledRecipe
+from splitter.recipes.spans import Span, exactly
 from splitter.records import InputFile
 
 if TYPE_CHECKING:

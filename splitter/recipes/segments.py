@@ -10,17 +10,8 @@ from splitter.annotations.dividing import Share
 from splitter.annotations.merging import Merge
 from splitter.audio.base import SoundSource
 from splitter.errors import AudioError, Refused, Skip
-from splitter.recipes.sound import (
-    BESIDE,
-    IN_COLUMN,
-    LABEL_KEYS,
-    SoundRecipe,
-    Span,
-    exactly,
-    label_columns,
-    refuse_negative,
-    spoken_columns,
-)
+from splitter.recipes.sound import BESIDE, IN_COLUMN, LABEL_KEYS, SoundRecipe, label_columns, spoken_columns
+from splitter.recipes.spans import Span, exactly, refuse_negative
 from splitter.records import InputFile
 
 DEFAULT_GAP = 2.0

@@ -11,7 +11,8 @@ from splitter.audio.decoded import DecodedSource
 from splitter.audio.levels import HOP, QUIETEST, measure
 from splitter.audio.target import Target
 from splitter.errors import Refused
-from splitter.recipes.sound import LabelledRecipe, Span, exactly, refuse_negative
+from splitter.recipes.sound import LabelledRecipe
+from splitter.recipes.spans import Span, exactly, refuse_negative
 from splitter.records import InputFile
 
 AT_ONCE = 1 << 20

@@ -4,8 +4,7 @@ import os
 import stat
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +26,7 @@ from splitter.measures.base import Sound
 from splitter.measures.chosen import chosen_measures, columns_of
 from splitter.recipes.normalising import GAIN_KEYS, TRUE_PEAK, Loudness, NormalisedSource, open_sound
 from splitter.recipes.parameters import take_parameters_of_base
+from splitter.recipes.spans import Span, nearest
 from splitter.records import Content, Expected, InputFile, OutputFile, Scalar
 from splitter.system.cpus import own_cpus
 from splitter.text.endings import NOT_SOUND
@@ -44,49 +44,6 @@ _KEYS = (
 PieceFile = tuple[str, Content | None, Mapping[str, Scalar]]
 _NO_FILE: PieceFile = ("", None, {})
 LABEL_KEYS = ("labels", "label_starts", "label_ends")
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A piece of a recording: from `start` up to `stop`, in exact seconds, then `silence`.
-
-    `frames` rounds both ends to samples of a rate, halves to even.
-
-    Attributes:
-        about: Other metadata of the piece.
-        row: The number of the input's row that it comes from.
-        labels: Metadata from annotations of the piece.
-    """
-
-    start: Fraction
-    stop: Fraction
-    silence: Fraction = Fraction(0)
-    about: Mapping[str, Scalar] = field(default_factory=dict)
-    row: int = 0
-    labels: Mapping[str, Scalar] = field(default_factory=dict)
-
-    def frames(self, rate: int) -> tuple[int, int]:
-        """Return the first sample, and the one after the last."""
-        return _nearest(self.start, rate), _nearest(self.stop, rate)
-
-
-def _nearest(seconds: Fraction, rate: int) -> int:
-    """Return `round(seconds * rate)`, in a tenth of the time that Fraction takes."""
-    divisor = seconds.denominator
-    whole, rest = divmod(seconds.numerator * rate, divisor)
-    return whole + (2 * rest > divisor or (2 * rest == divisor and whole & 1))
-
-
-def exactly(seconds: float) -> Fraction:
-    """Return a number exactly as it was written: 7.3 is 73/10."""
-    return Fraction(repr(float(seconds)))
-
-
-def refuse_negative(**seconds: float) -> None:
-    """Refuse options that are negative, infinite or NaN."""
-    for name, value in seconds.items():
-        if not 0 <= value < float("inf"):
-            raise Refused(f"--{name.replace('_', '-')} {value:g}: must be at least 0")
 
 
 class SoundRecipe(ProcessorDataset):
@@ -232,7 +189,7 @@ class SoundRecipe(ProcessorDataset):
         try:
             for span in self.spans(source, input_file):
                 start, stop = span.frames(source.made.rate)
-                silence = _nearest(span.stop + span.silence, source.made.rate) - stop if span.silence else 0
+                silence = nearest(span.stop + span.silence, source.made.rate) - stop if span.silence else 0
                 frames = stop - start + silence
                 if frames:
                     files += source.files
@@ -294,7 +251,7 @@ class SoundRecipe(ProcessorDataset):
         source.forget(start)
         if source.reach(stop) < stop:
             raise AudioError(f"a piece ends at {float(span.stop):g} s, after the end of the recording")
-        silence = _nearest(span.stop + span.silence, rate) - stop if span.silence else 0
+        silence = nearest(span.stop + span.silence, rate) - stop if span.silence else 0
         recorded_rate = source.recorded.rate
         first, last = (start, stop) if recorded_rate == rate else span.frames(recorded_rate)
         start_seconds = float(span.start)

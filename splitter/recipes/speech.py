@@ -9,7 +9,8 @@ from splitter.audio.base import SoundSource
 from splitter.audio.decoded import DecodedSource
 from splitter.audio.target import Target
 from splitter.errors import Refused
-from splitter.recipes.sound import LabelledRecipe, Span, exactly, refuse_negative
+from splitter.recipes.sound import LabelledRecipe
+from splitter.recipes.spans import Span, exactly, refuse_negative
 from splitter.records import InputFile
 
 if TYPE_CHECKING:
