@@ -101,7 +101,7 @@ class SoundRecipe(ProcessorDataset):
             subtype=subtype,
             lossy=lossy,
             amplified=loudness is not None,
-            only_files=not measure and loudness is None and type(self).contents is SoundRecipe.contents,
+            only_files=not measure and loudness is None and self._only_cuts(),
         )
         # without their defaults, so that outputs of versions that lacked these parameters are not redone
         later: dict[str, Any] = {"lossy": "copy", "label_column": None, "cross": None, "measure": None}
@@ -117,6 +117,13 @@ class SoundRecipe(ProcessorDataset):
         if annotations and annotations != BESIDE and not annotations.startswith(IN_COLUMN):
             # counts as a parameter: if the file changes, finished inputs are redone
             self.parameters = {**self.parameters, "annotations file": _state_of(annotations)}
+
+    def _only_cuts(self) -> bool:
+        """Return whether no method looks at samples; those of a recipe from elsewhere may."""
+        shipped = (self.spans, self.labelled_spans)
+        return type(self).contents is SoundRecipe.contents and all(
+            method.__module__.startswith(f"{__package__}.") for method in shipped
+        )
 
     def setup(self) -> None:
         """Read an annotation file that all recordings share, and load the models of measures."""

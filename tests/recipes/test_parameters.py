@@ -1,9 +1,13 @@
 """A recipe's options: read from its signature and docstring, given on the command line or in a job file."""
 
 import json
+import subprocess
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 from doors import here, read_table, write_files, write_list
 
 RECIPES = '''\
@@ -519,3 +523,24 @@ def test_a_users_own_signature_stays_as_it_is():
     with_model = WithModel("list.csv", model="m", extra=1, seconds=4)
     assert (with_model.model, with_model.extra, with_model.length) == ("m", 1, 4)
     assert Mixed("list.csv", seconds=5).length == 5
+
+
+def test_a_recipe_for_sound_from_elsewhere_may_look_at_samples(tmp_path):
+    """As they are decoded, not as integers that are rounded for files."""
+    from splitter.recipes.sound import SoundRecipe
+    from splitter.recipes.spans import Span
+
+    soundfile.write(tmp_path / "a.wav", [0.25, -0.5, 0.75] * 1000, 8000)
+    subprocess.run(["ffmpeg", "-v", "error", "-i", tmp_path / "a.wav", tmp_path / "a.m4a"], check=True)
+
+    class Loudest(SoundRecipe):
+        """Cut off what comes after the largest sample."""
+
+        def spans(self, source, input_file):
+            blocks = [*source.frames(0, source.reach(1 << 30))]
+            assert {block.dtype.kind for block in blocks} == {"f"}
+            yield Span(Fraction(0), Fraction(int(np.concatenate(blocks).argmax()) + 1, source.recorded.rate))
+
+    recipe = Loudest([{"input": str(tmp_path / "a.m4a")}], format="wav", subtype="PCM_16")
+    recipe.run(tmp_path / "out", workers=0, quiet=True)
+    assert not (tmp_path / "out/errors.csv").exists()
