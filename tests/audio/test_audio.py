@@ -553,6 +553,7 @@ def test_ogg_is_read_to_its_end(tmp_path, name, options, rate, frames):
         assert count == decoded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
 @pytest.mark.parametrize("seconds", [(2, 1), (1, 2, 1), (1, 0.1, 0.3)], ids=str)
 def test_ogg_streams_that_follow_each_other(tmp_path, subtype, seconds):

@@ -79,6 +79,7 @@ def noise(share: float, old: int, new: int) -> np.ndarray:
     return faded(sound / np.abs(sound).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), RATES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_julius_keeps_what_is_in_the_pass_band(old, new, dtype):

@@ -503,6 +503,7 @@ def table(page: Path, mark: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in match[1].splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 2, 4])
 @pytest.mark.parametrize(("num_chars", "overlap"), [(2, 1), (3, 2)])
 def test_the_part_lists_are_what_comes_out(tmp_path, num_chars, overlap, batch_size):

@@ -536,6 +536,7 @@ def test_in_a_store(folder: Path, capfd, s3: Bucket, monkeypatch: pytest.MonkeyP
     assert here(capfd, "verify", s3.url("out")).code == 1
 
 
+@pytest.mark.slow
 def test_workers_share_folders(folder: Path, capfd):
     """They make, fill and remove the same ones at the same time."""
     names = [f"{number:02d}.txt" for number in range(40)]

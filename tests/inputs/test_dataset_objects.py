@@ -159,6 +159,7 @@ class Rows(Cifar):
         return Image.open(self.paths[index]).copy(), self.targets[index]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [np.array, lambda paths: pd.DataFrame({"path": [*map(Path, paths)], "size": 6})],

@@ -343,6 +343,7 @@ def test_later_runs_keep_the_column(outputs: Path, listed: Path, capfd):
     assert read_table(outputs / "manifest.csv") == table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quiet", [(), ("--quiet",)], ids=["loud", "quiet"])
 def test_a_column_to_go_by_that_is_gone_is_said(listed: Path, folder: Path, quiet, capfd):
     """By the run that no longer has it and by `splitter manifest`, until there is another or no split."""

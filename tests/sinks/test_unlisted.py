@@ -80,6 +80,7 @@ def world(request, folder, capfd) -> World:
     return world
 
 
+@pytest.mark.slow
 def test_a_narrower_condition_is_refused(world: World):
     """Both remedies work: --prune, and the condition of before."""
     world.refused(*WHERE, names="samples of 4 inputs no longer in the list (4.txt, 5.txt, 6.txt, …)")

@@ -392,6 +392,7 @@ def test_a_list_that_cannot_be_read_is_a_finding(outputs, monkeypatch):
     assert ".splitter/dataset.csv: Input/output error" in finding.message
 
 
+@pytest.mark.slow
 def test_what_a_limited_run_has_left_for_later_is_one_line(words, folder, capfd):
     """However many inputs that are; --verbose and --json name each."""
     out = folder / "out"
@@ -672,6 +673,7 @@ def test_another_version_is_refused(signed, folder, capfd):
     assert "version is 2 and was 1 when the outputs were made" in said.err
 
 
+@pytest.mark.slow
 def test_a_source_that_is_gone_or_changed_is_named(signed, folder, capfd):
     (folder / "inputs/a.txt").unlink()
     (folder / "inputs/b.txt").write_text("another text")
