@@ -9,13 +9,17 @@ inputs      what every kind of input must do
 published   what a run published, read with Python's own libraries
 """
 
-import pytest
+import sys
 
-# so that a failed assertion shows its values
-pytest.register_assert_rewrite(
-    "splitter.testing.executors",
-    "splitter.testing.inputs",
-    "splitter.testing.published",
-    "splitter.testing.recipes",
-    "splitter.testing.sinks",
-)
+# workers import the recipes of `faults`, and should not have to import pytest
+if "pytest" in sys.modules:
+    import pytest
+
+    # so that a failed assertion shows its values
+    pytest.register_assert_rewrite(
+        "splitter.testing.executors",
+        "splitter.testing.inputs",
+        "splitter.testing.published",
+        "splitter.testing.recipes",
+        "splitter.testing.sinks",
+    )
