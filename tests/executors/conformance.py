@@ -40,16 +40,15 @@ class LaunchedConformance(ExecutorConformance):
         self.output = folder / "outputs"
         self.log = tmp_path / "log"
 
+    def command(
+        self, recipe: str, dataset: Path, *options: object, output: Path | None = None
+    ) -> tuple[object, ...]:
+        """Return the arguments of a run."""
+        fixed = ("--recipe", f"{FAULTY}:{recipe}", "--executor", self.executor)
+        return "run", dataset, *fixed, "--output", output or self.output, *self.options, *options
+
     def start(self, recipe: str, dataset: Path, *options: object, output: Path | None = None) -> Driver:
-        fixed = (
-            "--recipe",
-            f"{FAULTY}:{recipe}",
-            "--executor",
-            self.executor,
-            "--output",
-            output or self.output,
-        )
-        return self.launcher.start("run", dataset, *fixed, *self.options, *options)
+        return self.launcher.start(*self.command(recipe, dataset, *options, output=output))
 
     def splitter(self, *arguments: object) -> Driver:
         return self.launcher.run(*arguments)

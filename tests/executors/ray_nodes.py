@@ -6,12 +6,17 @@ remains, whatever becomes of the tests.
 
 import contextlib
 import os
+import random
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -20,14 +25,18 @@ from launcher import LONG, children, environment, eventually
 from nightly import NIGHTLY
 from served import Server
 
+from splitter.testing.executors import Ended
+
 MARK = "SPLITTER_TEST_CLUSTER"
 SERVER = Path(__file__).parent / "ray_server.py"
+DRIVER = Path(__file__).parent / "ray_driver.py"
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
-# Torch takes a worker longer to import than all else. It is there on the cluster of test_ray_code.py, in two
-# private Rays at a time, and where a recipe needs it.
+# Torch takes a worker longer to import than all else. It is there in docs/tutorial/a-cluster.md, and for the
+# workers of `write_nodes_with_torch`.
 _WITHOUT_TORCH = [] if NIGHTLY else [Path(__file__).parent / "without_torch"]
 PATH_OF_WORKERS = os.pathsep.join(map(str, [*_WITHOUT_TORCH, CHECKOUT]))
-
+# options of `ray start`: nothing to start nodes in a cloud, or to bring logs to drivers
+WITHOUT_MONITORS = ["--no-monitor", "--include-log-monitor=false"]
 FRUGAL = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_metrics_collection": "0",
@@ -60,6 +69,8 @@ class RayNodes:
         }
         environ = {**environment(**self.environ, **FRUGAL, **{MARK: self.mark}), **environ}
         command = [*within, sys.executable, SERVER, self._place]
+        self._folder = folder
+        self._driver: Server | None = None
         self._server = Server(command, environ, folder / "ray nodes.txt", new_session=True)
         try:
             self.nodes = [self.add(num_cpus=number) for number in cpus]
@@ -80,9 +91,35 @@ class RayNodes:
         """Kill all processes of a node, as when its machine is gone."""
         self._server.ask({"remove": node})
 
+    def run(self, folder: Path, *arguments: object) -> Ended:
+        """Run `splitter` in a folder, in a process that stays connected, and keeps its workers.
+
+        It is for tests of what a run makes; others look at how runs connect, how they stop, and what is left.
+        """
+        if self._driver is None or self._driver.process.poll() is not None:
+            environ = environment(**self.environ)
+            command = [sys.executable, DRIVER, self.address]
+            self._driver = Server(command, environ, self._folder / "ray driver.txt")
+        stderr = folder.parent / "stderr of the driver.txt"
+        request = {"arguments": list(map(str, arguments)), "folder": str(folder), "stderr": str(stderr)}
+        limit = threading.Timer(LONG, self._driver.process.kill)
+        limit.start()
+        try:
+            return Ended(self._driver.ask(request), stderr.read_text(errors="replace"))
+        finally:
+            limit.cancel()
+
+    def disconnect(self) -> None:
+        """End the driver that stays connected, and with it the workers and guards of its runs."""
+        if self._driver:
+            driver, self._driver = self._driver, None
+            driver.close()
+            eventually(lambda: not self.others(), lambda: f"still there: {self.others()}")
+
     def end(self) -> None:
         """End all nodes; nothing of theirs is left."""
         try:
+            self.disconnect()
             self._server.close()
             left = self.processes()
             eventually(lambda: not self.processes(), lambda: f"still there: {left}", 30)
@@ -134,16 +171,42 @@ class RayNodes:
         return found
 
 
+def write_nodes_with_torch(folder: Path) -> Path:
+    """Write a file for --runtime-env, with which workers have what this process has."""
+    path = folder / "nodes.yaml"
+    path.write_text(f"env_vars:\n  PYTHONPATH: {CHECKOUT}\n")
+    return path
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a cluster.
+
+    Attributes:
+        environ: The environment to reach it.
+        client_port: The port of the server for Ray's clients.
+        dashboard: The URL of the dashboard, which takes jobs.
+    """
+
+    environ: Mapping[str, str]
+    client_port: int
+    dashboard: str
+
+
 @contextlib.contextmanager
-def ray_start(*options: str) -> Iterator[dict[str, str]]:
-    """A cluster of one node, by `ray start --head`; gives the environment to reach it."""
+def ray_start() -> Iterator[Head]:
+    """Start a cluster of one node, by `ray start --head`, with a dashboard if that is installed."""
     mark, place = secrets.token_hex(16), tempfile.mkdtemp(prefix="head-", dir="/tmp")
     environ = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_TMPDIR": place}
     environ["PYTHONPATH"] = PATH_OF_WORKERS
+    client, dashboard, agent = a_free_port(), a_free_port(), a_free_port()
     head = ["--head", "--port=0", "--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats"]
+    head += [f"--ray-client-server-port={client}", *WITHOUT_MONITORS]
+    head += [f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"]
+    head += [f"--include-dashboard={find_spec('aiohttp_cors') is not None}"]
     try:
         started = subprocess.run(
-            [*RAY, "start", *head, *options],
+            [*RAY, "start", *head],
             env=environment(**environ, **FRUGAL, **{MARK: mark}),
             capture_output=True,
             text=True,
@@ -151,10 +214,18 @@ def ray_start(*options: str) -> Iterator[dict[str, str]]:
             check=False,
         )
         assert started.returncode == 0, started.stdout + started.stderr
-        yield environ
+        yield Head(environ, client, f"http://127.0.0.1:{dashboard}")
     finally:
         end_marked(mark)
         shutil.rmtree(place, ignore_errors=True)
+
+
+def a_free_port() -> int:
+    """One that is nobody's, and none of those that systems and Ray give to whoever asks for any."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def end_marked(mark: str) -> None:

@@ -33,7 +33,11 @@ def _serve(place: str) -> None:
 
 
 def _add(cluster: Any, request: dict[str, Any], place: str) -> Any:
-    first = {"include_dashboard": False, "temp_dir": f"{place}/ray"} if cluster.head_node is None else {}
+    first = (
+        {"include_dashboard": False, "no_monitor": True, "temp_dir": f"{place}/ray"}
+        if cluster.head_node is None
+        else {}
+    )
     before, folder = dict(os.environ), os.getcwd()
     os.environ.update(request["environ"])
     os.chdir(request["folder"])

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from doors import CHECKOUT, write_list
-from executors.ray_nodes import PATH_OF_WORKERS, RayNodes
+from executors.ray_nodes import PATH_OF_WORKERS, RayNodes, write_nodes_with_torch
 from executors.ray_recipes import most_at_work
 from faulty import noted
 from launcher import FAULTY, LONG, Driver, Launcher, check_manifest, environment, make_inputs, published
 
 from splitter.registry import SINKS
-from splitter.testing.executors import good_inputs, with_faults
+from splitter.testing.executors import Ended, good_inputs, with_faults
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
 SPEECH = Path(__file__).parent / "ray_speech.py"
@@ -30,14 +30,22 @@ class Work:
 
     def run(self, texts: dict[str, str], recipe: str, *options: object, output: str = "outputs") -> Driver:
         """A run on the cluster."""
-        ray = ("--executor", "ray", "--address", self.cluster.address)
-        return self.local(texts, recipe, *ray, *options, output=output)
+        return self.local(texts, recipe, *self._on_ray(), *options, output=output)
+
+    def run_connected(self, texts: dict[str, str], recipe: str, *options: object, output: str) -> Ended:
+        """A run on the cluster by a driver that stays connected."""
+        return self.cluster.run(self.folder, *self._command(texts, recipe, output), *self._on_ray(), *options)
 
     def local(self, texts: dict[str, str], recipe: str, *options: object, output: str) -> Driver:
         """A run on this machine."""
-        self.dataset = make_inputs(self.folder / "data", texts)
-        fixed = ("--recipe", recipe, "--output", self.folder / output)
-        return self.launcher.run("run", self.dataset, *fixed, *options)
+        return self.launcher.run(*self._command(texts, recipe, output), *options)
+
+    def _command(self, texts: dict[str, str], recipe: str, output: str) -> tuple[object, ...]:
+        dataset = make_inputs(self.folder / "data", texts)
+        return "run", dataset, "--recipe", recipe, "--output", self.folder / output
+
+    def _on_ray(self) -> tuple[str, ...]:
+        return "--executor", "ray", "--address", self.cluster.address
 
 
 @pytest.fixture
@@ -57,7 +65,7 @@ def test_the_same_as_on_this_machine(work: Work):
         local = work.local(texts, *recipe, "--workers", 2, output=f"local {sink}")
         assert local.code == 1, local.stderr
         size = ("--batch-size", 4) if sink == "files" else ()
-        spread = work.run(texts, *recipe, *size, output=f"ray {sink}")
+        spread = work.run_connected(texts, *recipe, *size, output=f"ray {sink}")
         assert spread.code == 1, spread.stderr
         assert published(work.folder / f"ray {sink}") == published(work.folder / f"local {sink}")
 
@@ -65,15 +73,16 @@ def test_the_same_as_on_this_machine(work: Work):
 def test_nodes_at_work(work: Work):
     """Batches are spread over the nodes, a worker process is set up once, and keeps what it has loaded."""
     run = work.run(
-        good_inputs(24), LOCATED, "--log", work.log, "--together", 3, "--batch-size", 2, "--workers", 5
+        good_inputs(24), LOCATED, "--log", work.log, "--together", 2, "--batch-size", 2, "--workers", 5
     )
     assert run.code == 0, run.stderr
     assert len(set(noted(work.log, "node"))) >= 2
     runners = noted(work.log, "setup")
-    assert len(runners) == len(set(runners)) == 3
+    # Ray may start a worker more than it uses at a time
+    assert len(runners) == len(set(runners)) <= 3
     assert set(noted(work.log, "worked")) <= set(runners)
-    assert most_at_work(work.log) == 3
-    assert "note: the cluster has room for 3 batches at a time now, less than --workers 5" in run.stderr
+    assert most_at_work(work.log) == 2
+    assert "note: the cluster has room for 2 batches at a time now, less than --workers 5" in run.stderr
 
 
 def test_what_a_batch_takes(work: Work):
@@ -134,9 +143,7 @@ def test_a_model_that_is_loaded_once(work: Work):
     local = work.launcher.run("run", dataset, *recipe, "--workers", 1, "--output", work.folder / "local")
     assert local.code == 0, local.stderr
     work.log.unlink()
-    # where torch is
-    nodes = work.folder / "nodes.yaml"
-    nodes.write_text(f"env_vars:\n  PYTHONPATH: {CHECKOUT}\n")
+    nodes = write_nodes_with_torch(work.folder)
     ray = ("--executor", "ray", "--address", work.cluster.address, "--workers", 2, "--batch-size", 1)
     ray = (*ray, "--runtime-env", nodes)
     spread = work.launcher.run("run", dataset, *recipe, *ray, "--output", work.folder / "ray")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from doors import program, read_table, write_files
-from executors.ray_nodes import RayNodes
+from executors.ray_nodes import PATH_OF_WORKERS, RayNodes, write_nodes_with_torch
 from launcher import CHECKOUT, Launcher, make_inputs, published
 
 import splitter
@@ -121,17 +121,21 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def blind(tmp_path_factory: pytest.TempPathFactory, hidden: Path) -> Iterator[RayNodes]:
     """A cluster whose nodes see an empty folder in the place of the hidden one."""
     covered = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden)]
-    cluster = RayNodes(tmp_path_factory.mktemp("blind"), [2], within=covered)
+    cluster = RayNodes(tmp_path_factory.mktemp("blind"), [2], within=covered, PYTHONPATH=PATH_OF_WORKERS)
     yield cluster
     cluster.end()
 
 
 def test_a_recipe_from_a_file(launcher: Launcher, folder: Path, hidden: Path, blind: RayNodes):
-    """With the modules beside it, whenever they are imported; errors have the same tracebacks as here."""
+    """With the modules beside it, whenever they are imported; errors have the same tracebacks as here.
+
+    Torch is there, which imports much of Python's own library.
+    """
     write_files(hidden, FILES)
     dataset = make_inputs(folder / "data", {"a.txt": "one", "b.txt": "bad", "c.txt": "two"})
+    nodes = write_nodes_with_torch(folder)
     found = []
-    for options in ([], ["--executor", "ray", "--address", blind.address]):
+    for options in ([], ["--executor", "ray", "--address", blind.address, "--runtime-env", nodes]):
         output = folder / f"outputs {len(options)}"
         recipe = ("--recipe", f"{hidden}/recipe.py:Travelling", "--times", 3)
         run = launcher.run(

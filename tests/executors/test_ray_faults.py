@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 import pytest
@@ -47,22 +48,22 @@ class Work:
         self.fixed = ("run", self.dataset, *recipe)
 
     def expected(self) -> dict[str, bytes]:
-        """What the local executor makes of them."""
+        """What one process makes of them."""
         output = self.folder / "local"
-        run = self.launcher.run(*self.fixed, "--output", output, "--workers", 2)
+        run = self.launcher.run(*self.fixed, "--output", output, "--workers", 0)
         assert run.code == 0, run.stderr
         self.log.unlink()
         return published(output)
 
     def start(
-        self, *options: object, private: bool = False, environ: Mapping[str, str] | None = None
+        self, *options: object, private: bool = False, environ: Mapping[str, str] = MappingProxyType({})
     ) -> Driver:
         """Begin a run on the cluster, or on a private one."""
         self.launcher.elsewhere = None if private else self.cluster
         address = () if private else ("--address", self.cluster.address)
         ray = ("--executor", "ray", *address, "--output", self.output)
-        quick = {"PYTHONPATH": PATH_OF_WORKERS} if environ is None else environ
-        return self.launcher.start(*self.fixed, *ray, *options, environ=quick)
+        environ = {"PYTHONPATH": PATH_OF_WORKERS, **environ}
+        return self.launcher.start(*self.fixed, *ray, *options, environ=environ)
 
     def hold(self, free: int) -> None:
         """When so many inputs were begun the others are not done, however slow this test is."""
@@ -102,7 +103,7 @@ def test_processes_killed(work: Work, kind: str):
     expected = work.expected()
     work.hold(0)
     run = work.start("--batch-size", 5)
-    run.until(lambda: work.begun(3))
+    run.until(lambda: work.begun(2))
     kinds = {
         "workers": work.cluster.workers,
         "guards": work.cluster.guards,

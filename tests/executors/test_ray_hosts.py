@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from doors import SHARED
-from executors.ray_nodes import FRUGAL, MARK, PATH_OF_WORKERS, end_marked
+from executors.ray_nodes import FRUGAL, MARK, PATH_OF_WORKERS, RAY, WITHOUT_MONITORS, end_marked
 from faulty import noted
 from launcher import LONG, Launcher, environment, make_inputs, published
 from nightly import NIGHTLY
@@ -77,7 +77,7 @@ class Hosts:
         head = ("--head", f"--port={PORT}", "--include-dashboard=false", f"--temp-dir={self._place}/ray")
         role = head if number == 1 else (f"--address={self.cluster}",)
         here = (f"--node-ip-address={self.address(number)}", "--num-cpus=1", "--object-store-memory=80000000")
-        ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, *here, "--disable-usage-stats"]
+        ray = [*RAY, "start", *role, *here, "--disable-usage-stats", *WITHOUT_MONITORS]
         started = subprocess.run(self.on(number, *ray), capture_output=True, text=True, check=False)
         assert started.returncode == 0, started.stdout + started.stderr
 

@@ -1,7 +1,5 @@
 """What a run on Ray refuses before any work: one line that says what to do, and exit code 2."""
 
-import contextlib
-import random
 import shutil
 import socket
 import subprocess
@@ -25,14 +23,6 @@ def refused(launcher: Launcher, folder: Path, *options: object, **environ: str) 
     assert run.stderr.count("\n") == 1, run.stderr
     assert not (folder / "outputs").exists()
     return run.stderr.strip().removeprefix("splitter: ")
-
-
-def a_free_port() -> int:
-    """One that is nobody's, and none of those that systems and Ray give to whoever asks for any."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 CHECKOUT = Path(__file__).parents[2]
-OWN_CLUSTERS = re.compile(r"test_ray_(client|code|data|display|growth|hosts|job)\.|a-cluster")
+OWN_CLUSTERS = re.compile(r"test_ray_(code|data|display|growth|hosts|start)\.|a-cluster")
 # a cluster sometimes ends by itself, so this many tests on Ray may need a second try
 MOST_TRIED_AGAIN = 2
 TESTS_IN_HUGE_PAGES = 100
@@ -99,7 +99,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The failure of the first try is still shown, and the summary names the test. All other tests have one try.
     Tests that share a cluster come after those that need none or start another.
     """
-    items.sort(key=lambda item: (not of_ray(item.path.name), "cluster" in getattr(item, "fixturenames", ())))
+    items.sort(
+        key=lambda item: (not of_ray(item.path.name), "_clusters" in getattr(item, "fixturenames", ()))
+    )
     for item in items:
         if isinstance(item, pytest.Function) and of_ray(item.path.name):
             item.add_marker(pytest.mark.flaky(reruns=1))
