@@ -44,6 +44,7 @@ SEAMS = {
     "parameters",
     "shards",
     "columns",
+    "spans",
     "sound",
     "chunk",
     "normalising",

@@ -334,9 +334,7 @@ def test_an_example_that_is_wrong_fails(tmp_path):
 
     One that cannot be set up is an error of its own, which says why, and not the end of the session.
     """
-    (tmp_path / "tests" / "shared").mkdir(parents=True)
-    for name in ("examples.py", "forked.py", "huge_pages.py", "nightly.py"):
-        shutil.copy(CHECKOUT / "tests" / "shared" / name, tmp_path / "tests" / "shared")
+    shutil.copytree(CHECKOUT / "tests" / "shared", tmp_path / "tests" / "shared")
     shutil.copytree(CHECKOUT / "data_samples" / "words", tmp_path / "data_samples" / "words")
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest]\npythonpath = ["tests/shared"]\naddopts = ["-p", "examples"]\n'
