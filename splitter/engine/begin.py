@@ -139,8 +139,8 @@ def begin(run: Assignment, decision: Decision, journal: Journal, progress: Progr
     # before the list: if the run dies in between, a manifest may lack rows, but never has wrong ones
     keep_stale(storage, journal, decision.state.entries[decision.state.stale])
     # if only a part of the list is known, the run that follows still has to say that the code has changed
-    code = code_before(storage) if run.listed.is_part else code_state(type(run.job.dataset))
-    note_how(storage, run.how, decision.earlier, code)
+    code = code_before(storage) if run.listed.is_part else ""
+    note_how(storage, run.how, decision.earlier, code or code_state(type(run.job.dataset)))
     if run.options.keep is not None:
         KeepRule.store(storage, run.options.keep)
     if run.groups is not None:

@@ -68,7 +68,7 @@ class Progress:
             # only then, since it reads the rows, and nobody waits for that after a signal
             total.recorded = recorded_of(journal, entries)
         total.done, total.skipped, total.failed = found.done, found.skipped, found.failed
-        total.outputs, total.bytes = found.outputs, found.bytes
+        total.outputs, total.bytes, total.empty = found.outputs, found.bytes, found.empty
         total.inputs = found.inputs + len(set(self.problems.unreadable))
 
 

@@ -22,6 +22,7 @@ from splitter.system.package import PACKAGE_FOLDER
 
 MOST_BYTES = 10_000_000
 MOST_FILES = 2_000
+_PACKAGES = {"site-packages", "dist-packages"}
 _WITH_DOCSTRING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -58,7 +59,9 @@ def code_state(recipe: type) -> str:
     with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError, RecursionError):
         for one in recipe.__mro__:
             file = getattr(sys.modules.get(one.__module__), "__file__", None) or ""
-            if file.endswith(".py") and not _is_installed(os.path.dirname(file)):
+            # Python does not list the folders of a user's packages, nor those of a cluster's modules
+            is_package = not _PACKAGES.isdisjoint(file.split(os.sep))
+            if file.endswith(".py") and not is_package and not _is_installed(os.path.dirname(file)):
                 found += _definitions(_read(file).text, one.__qualname__.partition(".")[0])
     version = "{}.{}".format(*sys.version_info)
     return f"{version} {xxhash.xxh3_128_hexdigest(chr(0).join(found).encode())}" if found else ""

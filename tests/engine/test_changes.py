@@ -1,8 +1,14 @@
 """A run, and its plan, say what has changed before they do finished work again."""
 
+import sys
 from pathlib import Path
 
+import pytest
 from doors import Said, here, write_files
+from torch.utils.data import Dataset
+
+from splitter.recipes.words import Words
+from splitter.system.recipe_code import code_state
 
 WORDS = ["--workers=0", "--recipe=words"]
 
@@ -113,3 +119,15 @@ def test_code_that_changed_without_its_version_is_named_once(folder, capfd):
     in_new_version = ("    def process", "    version = 2\n\n    def process")
     assert notes("run", in_new_version, ("FACTOR = 3", "FACTOR = 4")) == []
     assert (folder / "out/a/0.txt").read_text() == "alpha" * 4
+
+
+@pytest.mark.parametrize(
+    ("folder", "is_noted"), [("site-packages", False), ("dist-packages", False), ("mine", True)]
+)
+def test_a_package_where_python_itself_has_none_is_no_code_of_a_recipe(
+    tmp_path, monkeypatch, folder: str, is_noted: bool
+):
+    """A new torch of the user, or of a module of a cluster, is no change of a recipe that builds on it."""
+    path = write_files(tmp_path / folder, {"dataset.py": "class Dataset:\n    pass\n"}) / "dataset.py"
+    monkeypatch.setattr(sys.modules[Dataset.__module__], "__file__", str(path))
+    assert bool(code_state(Words)) == is_noted

@@ -13,6 +13,8 @@ from doors import here, write_files
 from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.engine.display import Display
 from splitter.errors import Interrupted
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import RecordWriter
 from splitter.worker.messages import WorkCounts
 
 pytestmark = pytest.mark.slow
@@ -87,6 +89,23 @@ def test_inputs_without_outputs_are_counted(capfd: pytest.CaptureFixture[str], t
     (tmp_path / "in/a.txt").unlink()
     # a recipe that makes no files at all may be meant to
     assert "none from" not in here(capfd, *run, tmp_path / "none").err
+
+
+def test_inputs_without_outputs_are_counted_where_their_report_is_missing(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As after a signal; their commit records are there."""
+    commit = Journal.commit
+
+    def interrupted(self: Journal, batch: str, record: RecordWriter) -> None:
+        commit(self, batch, record)
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr(Journal, "commit", interrupted)
+    write_files(tmp_path / "in", {"a.txt": "simple", "b.txt": "", "c.txt": " "})
+    run = ["run", tmp_path / "in", "--recipe", "words", "--num-chars", "6", "--workers", "0"]
+    said = here(capfd, *run, "--batch-size", "3", "-o", tmp_path / "out")
+    assert re.search(r"3 of 3 inputs done; 1 output .*, none from 2 inputs\n", said.err)
 
 
 def test_a_signal_while_the_wait_for_the_first_begins_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch):

@@ -15,12 +15,15 @@ from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
 from splitter.cli.main import exit_code
 from splitter.errors import Refused, RunStopped, StorageError
 from splitter.ledger import journal
+from splitter.ledger.recipe_record import code_before
 from splitter.pipeline import driver, neighbours
 from splitter.pipeline.following import _Waves
 from splitter.pipeline.neighbours import StageState, Upstream
 from splitter.pipeline.running import run_stages
 from splitter.pipeline.status import plan_lines, status_lines
 from splitter.recipes.copy import Copy
+from splitter.storage.opening import storage_of
+from splitter.system.recipe_code import code_state
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +75,16 @@ def _chain(inputs: Path, mark: str = "", *, until_used: bool = False) -> Pipelin
     second = pipeline.stage("second", Halves(first, mark), workers=1)
     pipeline.stage("third", Copy(second), workers=1)
     return pipeline
+
+
+def test_a_stage_that_is_killed_while_it_follows_has_noted_its_code(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Otherwise, nobody would hear that it has changed before the next run."""
+    monkeypatch.setattr(_Waves, "do_rounds", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(RunStopped, match="SIGKILL"):
+        _chain(inputs).run(quiet=True)
+    assert code_before(storage_of(str(inputs.parent / "out" / "second"))) == code_state(Halves) != ""
 
 
 def test_a_stage_alone_removes_nothing_after_a_kill(inputs: Path, monkeypatch: pytest.MonkeyPatch):
