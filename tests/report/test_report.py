@@ -1,21 +1,15 @@
 """`splitter report`: what the page holds, and what it leaves alone."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 
 import fsspec
 import numpy as np
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import soundfile
-from doors import CHECKOUT, here, program, read_table, tree, write_files, write_list
+from doors import here, program, read_table, tree, write_files, write_list
 from report_pages import (
     HOSTILE,
     block,
@@ -572,24 +566,31 @@ def test_a_folder_that_cannot_be_written_is_named(talks, capfd):
     assert page.read_bytes() == before
 
 
+# Ctrl-C when a hundred outputs were read, however fast the machine is
+INTERRUPTED = """
+import itertools, os, signal, sys
+from splitter.cli.main import exit_code
+from splitter.report import looking
+
+measure, numbers = looking.measure, itertools.count()
+
+def measured(*arguments):
+    if next(numbers) == 100:
+        os.kill(os.getpid(), signal.SIGINT)
+    return measure(*arguments)
+
+looking.measure = measured
+sys.exit(exit_code(sys.argv[1:]))
+"""
+
+
 @pytest.mark.slow
 def test_interrupted_it_leaves_nothing(folder, tmp_path):
-    """Ctrl-C while outputs are read: one line, and no page, nor a part of one."""
-    # it begins to read after 2 s of CPU time, and needs 5 s for all outputs
-    many = many_rows(folder / "outputs", 10_000)
+    """While outputs are read: one line, and no page, nor a part of one."""
+    many = many_rows(folder / "outputs", 1000)
     (page := tmp_path / "page").mkdir()
-    arguments = ["report", many, "--sample=10000", "-o", page / "page.html"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "splitter", *arguments],
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while psutil.Process(process.pid).cpu_times().user < 3:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (130, "splitter: interrupted; no report was written\n")
+    said = program("report", many, "-o", page / "page.html", python=["-c", INTERRUPTED])
+    assert (said.code, said.err) == (130, "splitter: interrupted; no report was written\n")
     assert list(page.iterdir()) == []
 
 
