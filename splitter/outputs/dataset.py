@@ -141,7 +141,11 @@ def _chosen_by_pandas(rows: "pd.DataFrame", where: str, shown: str) -> "pd.DataF
         # pandas may raise anything; the expression knows only the columns
         holds: Any = rows.eval(where, engine="python", local_dict={}, global_dict={})
     except Exception as error:  # noqa: BLE001 - whatever pandas raises
-        raise Refused(f"{shown}: {_why_not(error, [*map(str, rows.columns)])}") from None
+        columns = [*map(str, rows.columns)]
+        if isinstance(error, (SyntaxError, TokenError)):
+            # it is not meant for pandas, so say what is wrong with it as a condition
+            condition(where, columns, "splitter.open: where")
+        raise Refused(f"{shown}: {_why_not(error, columns)}") from None
     answers = isinstance(holds, pd.Series) and holds.index.equals(rows.index)
     if not answers or (len(rows) and pd.api.types.infer_dtype(holds, skipna=True) != "boolean"):
         more = " (equal is ==)" if re.search(r"(?<![=!<>])=(?!=)", str(where)) else ""

@@ -201,7 +201,10 @@ def test_where_knows_the_conditions_of_the_command_line(outputs_of: dict[str, Pa
         ({"where": "label + 1 < 30"}, "columns of the dataset list are text, so write label.astype('float')"),
         ({"where": "size < 'a'"}, "where \"size < 'a'\": "),
         ({"where": "1 == 1"}, "is not a condition; write one such as size > 1000; there is 'input'"),
-        ({"where": "label =="}, "where 'label ==': is not a condition; write one such as "),
+        ({"where": "label =="}, "where 'label ==': is not a condition (invalid syntax)"),
+        ({"where": "lable ~ '^0'"}, "there is no column 'lable'; did you mean 'label'?"),
+        ({"where": "label ~ '['"}, "'[' is not a regular expression: unterminated character set"),
+        ({"where": "label like '0%'"}, "; instead of LIKE write label ~ '^0'"),
         (
             {"where": "label = '001'"},
             "is not a condition; write one such as size > 1000 (equal is ==); there is 'input'",
