@@ -72,7 +72,7 @@ class Segments(SoundRecipe):
         if self.merge is None:
             return keys | {*(() if self._are_rows(columns) else ("label",))}
         # a merged piece has the text and the speakers of all its rows, not those of the first
-        merged = {"text", "speaker"} if self.merge.speakers else {"text"}
+        merged = {"text", "speaker"} if self.merge.speakers and self._are_rows(columns) else {"text"}
         return keys | {*LABEL_KEYS, *(merged & {*columns})}
 
     def _are_rows(self, columns: Iterable[str]) -> bool:

@@ -299,6 +299,14 @@ def test_the_speakers_of_merged_rows_are_not_only_the_first(sounds, capfd):
     ]
 
 
+def test_the_speaker_of_each_recording_stays_though_annotations_are_merged(sounds, capfd):
+    """A column about whole recordings is hidden by nothing, and needs no other name."""
+    write_list(sounds, [["input", "speaker"], ["r.wav", "Anna"]])
+    notes = {"r.csv": "start,end,label,speaker\n1,2,a,S1\n2,3,b,S2\n"}
+    (row,) = cut(sounds, capfd, notes, "--recipe", "segments", "--merge", "1:9", "--merge-speakers")
+    assert (row["speaker"], row["labels"]) == ("Anna", "a|b")
+
+
 def test_the_end_of_the_recording_is_the_end(sounds, capfd):
     """A cue that goes on is shortened; one that starts later is an error of the recording."""
     notes = "start,end,text\n4,5,a\n5.2,7,b\n"
