@@ -151,25 +151,25 @@ class SoundRecipe(ProcessorDataset):
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
         """Return advice on the labels in the first annotation file; refuse a shared file that is faulty."""
-        first = list(input_files)
+        first, advice = list(input_files), ""
         if "annotations file" in self.parameters:
             try:
                 shared = AnnotationFile(self.annotations or "", label_column=self.label_column)
             except InputError as error:
                 raise Refused(f"--annotations {error}") from None
             if shared.fits_any and len(first) > 1:
-                return (
+                advice = (
                     f"--annotations {self.annotations}: names no recordings, so each input gets all of its "
                     f"annotations; if there is a file for each, use --annotations {BESIDE}"
                 )
         if self.label_column is not None:
-            return ""
+            return advice
         local = (one for one in first if not is_url(one.local_path))
         try:
             found = next(filter(None, map(self._annotations_file_of, local)), None)
         except AnnotationError:
-            return ""
-        return advice_on_labels(found) if found else ""
+            return advice
+        return "; ".join(filter(None, (advice, advice_on_labels(found) if found else "")))
 
     @abstractmethod
     def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:

@@ -43,6 +43,10 @@ def test_one_file_for_all_that_names_no_recording_is_mentioned(folder, tmp_path,
     run = ("run", folder, "--annotations", tmp_path / "labels.txt", "--workers", "0", "-o")
     assert note in here(capfd, *run, tmp_path / "three").err
     assert note not in here(capfd, *run, tmp_path / "one", "--pattern", "a.wav").err
+    (tmp_path / "labels.txt").write_text("start\tend\tkind\n0\t1\tone\n")
+    said = here(capfd, *run, tmp_path / "table").err
+    assert note in said
+    assert "no column is known to hold labels, so they are empty; name one with --label-column" in said
 
 
 def test_what_lies_between_recordings_is_left_out_and_counted(folder, tmp_path, capfd):
