@@ -22,8 +22,7 @@ class _Hashing(io.FileIO):
     """A file that computes its checksum while it is written, as long as it is written in sequence."""
 
     def __init__(self, path: str) -> None:
-        with StorageError.naming(path):
-            super().__init__(path, "w+")
+        super().__init__(path, "w+")
         self.digest = xxhash.xxh3_128()
         self.end = 0
         self.in_sequence = True
@@ -143,7 +142,8 @@ def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:
 
 
 def _write_with(path: str, writer: "Content") -> tuple[int, str]:
-    raw = _Hashing(path)
+    with StorageError.naming(path):
+        raw = _Hashing(path)
     _have_written(raw, writer, path)
     return raw.measured()
 
@@ -173,10 +173,12 @@ class _InMemory(io.RawIOBase):
         self._room, self._path = room, path
         self._at = self.end = 0
         self.file: _Hashing | None = None
+        # why there is no file, if it could not be made
+        self._unmade: OSError | None = None
 
     @property
     def fault(self) -> OSError | None:
-        return self.file.fault if self.file else None
+        return self.file.fault if self.file else self._unmade
 
     def readable(self) -> bool:
         return True
@@ -237,7 +239,11 @@ class _InMemory(io.RawIOBase):
 
     def _in_file(self) -> _Hashing:
         if self.file is None:
-            self.file = _Hashing(self._path)
+            try:
+                self.file = _Hashing(self._path)
+            except OSError as error:
+                self._unmade = error
+                raise
             self.file.write(self._room[: self.end])
             self.file.seek(self._at)
         return self.file

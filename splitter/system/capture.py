@@ -9,7 +9,8 @@ from splitter.system.memory import nameless_file
 LONGEST = 4_000
 MOST_INPUTS = 50
 _MOST_BYTES = 64 << 20
-_MARK = re.compile(rb"\0<(-?\d{1,9})>\0")
+# as many digits as a runner can note: in a fused stage, the number grows with --timeout
+_MARK = re.compile(rb"\0<(-?\d{1,19})>\0")
 
 
 class OutputCapture:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from splitter.system.capture import LONGEST, MOST_INPUTS, OutputCapture
+from splitter.worker.batch import FUSED
 from splitter.worker.guard import Guard
 from splitter.worker.messages import Batch
 
@@ -48,6 +49,21 @@ def test_texts_belong_to_inputs(capture: OutputCapture):
     assert capture.take() == []
     in_a_child(lambda: (capture.take_over(), capture.mark(5), os.write(1, b"again")))
     assert capture.take() == [(5, "again")]
+
+
+def test_a_mark_of_a_fused_stage_may_be_long(capture: OutputCapture):
+    """Its number has the milliseconds that many inputs together may take."""
+    index = FUSED - 1000 * 3600 * 1000
+
+    def life() -> None:
+        capture.take_over()
+        capture.mark(0)
+        os.write(1, b"before\n")
+        capture.mark(index)
+        os.write(1, b"fused\n")
+
+    in_a_child(life)
+    assert capture.take() == [(0, "before"), (index, "fused")]
 
 
 def test_what_is_too_long_is_cut(capture: OutputCapture):

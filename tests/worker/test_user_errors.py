@@ -1,8 +1,10 @@
 """A StorageError that user code raises is about another folder, so it ends its input, not the run."""
 
+import contextlib
 import errno
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from doors import read_table, write_files, write_list
@@ -10,6 +12,9 @@ from doors import read_table, write_files, write_list
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.errors import RunStopped, StorageError
+from splitter.records import Scratch
+from splitter.storage.content import hold_content
+from splitter.worker.failures import user_content
 
 
 class Joining(ProcessorDataset):
@@ -85,3 +90,15 @@ class Full(ProcessorDataset):
 def test_a_full_disk_still_ends_the_run(listed: Path, folder: Path):
     with pytest.raises(RunStopped, match="elsewhere: No space left on device"):
         Full(listed).run(folder / "outputs", workers=0, quiet=True)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_content_for_which_no_file_can_be_made_ends_the_run(folder: Path, *, is_told: bool):
+    """It outgrows its memory where nothing can be written; user code may swallow the error."""
+
+    def write(file: BinaryIO) -> None:
+        with contextlib.nullcontext() if is_told else contextlib.suppress(OSError, StorageError):
+            file.write(bytes(100_000))
+
+    with pytest.raises(StorageError, match="gone/0: No such file or directory"):
+        hold_content(memoryview(bytearray(32)), f"{folder}/gone/0", user_content(write), Scratch())
