@@ -14,6 +14,7 @@ import io
 import itertools
 import os
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -114,7 +115,7 @@ class OutputReader:
         self._process = 0
         self._files: Files
         self._pieces: PieceReader
-        self._shards: dict[str, _OpenShard] = {}
+        self._shards: OrderedDict[str, _OpenShard] = OrderedDict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave out open files, which stay in their process."""
@@ -149,10 +150,11 @@ class OutputReader:
                 # check this before memory is allocated for the content
                 raise self._differs(wanted, self._of_size(there, wanted.size))
             return self._as_stated(wanted, self._files.read(name, gaps=wanted.size is not None))
-        known = self._shards.pop(shard, None)
+        known = self._shards.get(shard)
         if known is not None:
-            # behind the others: if there are too many, the first is closed
-            self._shards[shard] = known
+            # behind the others: if there are too many, the first is closed, perhaps by another thread
+            with contextlib.suppress(KeyError):
+                self._shards.move_to_end(shard)
             try:
                 return self._as_stated(wanted, known.read(name, wanted.size, wanted.shard_offset))
             except StorageError:
@@ -180,7 +182,7 @@ class OutputReader:
     def _be_here(self) -> None:
         """Replace open files and clients of stores after a fork, which makes them useless."""
         if self._process != os.getpid():
-            self._shards = {}
+            self._shards = OrderedDict()
             self._files = files_at(self.folder)
             self._pieces = PieceReader(self._files)
             self._process = os.getpid()
@@ -189,7 +191,7 @@ class OutputReader:
         kind = TarShardReader if shard.endswith(".tar") else ParquetShardReader
         found = kind(self._files, shard, self._remedy)
         if len(self._shards) >= MOST_OPEN[os.path.splitext(shard)[1]]:
-            self._shards.pop(next(iter(self._shards)), None)
+            self._shards.popitem(last=False)
         self._shards[shard] = found
         return found
 
