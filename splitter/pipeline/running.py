@@ -223,9 +223,11 @@ class _Drivers:
 
     def _note_end(self, name: str, end: StageEnd) -> None:
         self._end.stages[name] = end
-        complete = is_complete(end.summary) and not end.why
+        interrupted = end.code > 2  # noqa: PLR2004 - that of a refusal
+        # an interrupted stage may have nothing left to do only because the stage before has not come further
+        complete = is_complete(end.summary) and not (end.why or interrupted)
         self._states[name].end = COMPLETE if complete else INCOMPLETE
-        word = "interrupted" if end.code > 2 else "stopped" if end.why else "done"  # noqa: PLR2004
+        word = "interrupted" if interrupted else "stopped" if end.why else "done"
         self._display.take(name, {"event": "end", "word": word if end.summary else f"{word}, not begun"})
         if end.why:
             self._ask_to_end(signal.SIGTERM)

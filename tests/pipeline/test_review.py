@@ -16,10 +16,10 @@ from splitter.cli.main import exit_code
 from splitter.errors import Refused, RunStopped, StorageError
 from splitter.ledger import journal
 from splitter.ledger.recipe_record import code_before
-from splitter.pipeline import driver, neighbours
+from splitter.pipeline import driver, neighbours, running
 from splitter.pipeline.following import _Waves
-from splitter.pipeline.neighbours import StageState, Upstream
-from splitter.pipeline.running import run_stages
+from splitter.pipeline.neighbours import INCOMPLETE, StageState, Upstream
+from splitter.pipeline.running import StageEnd, run_stages
 from splitter.pipeline.status import plan_lines, status_lines
 from splitter.recipes.copy import Copy
 from splitter.storage.opening import storage_of
@@ -139,8 +139,17 @@ def test_a_stage_interrupted_with_nothing_left_to_do_says_what_it_did(
             interrupted = True
             os.kill(os.getppid(), signal.SIGINT)
 
+    note, ends = running._Drivers._note_end, {}
+
+    def noted(drivers: running._Drivers, name: str, end: StageEnd) -> None:
+        note(drivers, name, end)
+        ends[name] = drivers._states[name].end
+
     monkeypatch.setattr(_Waves, "_tell_waiting", interrupt)
+    monkeypatch.setattr(running._Drivers, "_note_end", noted)
     end = run_stages(pipeline, pipeline.stages)
+    # more inputs are to come, so a stage after it must not take its list for complete
+    assert ends == {"first": INCOMPLETE, "second": INCOMPLETE}
     assert end.signal == signal.SIGINT
     assert {name: stage.summary.done for name, stage in end.stages.items()} == {"first": 23, "second": 46}
 
