@@ -242,7 +242,7 @@ def test_a_signal_that_another_thread_receives_while_this_one_has_blocked_it():
     """Python raises it in the main thread, whichever thread received it."""
     done: list[str] = []
     ended = threading.Event()
-    other = threading.Thread(target=ended.wait)
+    other = threading.Thread(target=ended.wait, daemon=True)
     other.start()
 
     def be_struck() -> None:
