@@ -5,6 +5,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from nightly import depth
 from sounds import encoded_by_ffmpeg, needs_ffmpeg, noise, tone
 
 from splitter.audio.decoders import KEEP_THEM
-from splitter.audio.formats.mp3 import frame
+from splitter.audio.formats.mp3 import CountedMp3, frame
 from splitter.audio.sniff import open_decoder
 from splitter.errors import AudioError
 
@@ -315,6 +316,18 @@ def test_fraunhofers_way_to_say_it(scratch, plain):
     assert len(found) == len(sizes(plain)) * 1152
     there = len(read(content[:20_000], scratch, "keep"))
     check_refused(content[:20_000], scratch, f"ends early: {there:,} of {len(found) - 1152:,} samples exist")
+
+
+def test_a_file_larger_than_the_pipe_that_it_is_read_from(scratch):
+    """It arrives whole, whether the reader is slower or faster than the thread that feeds the pipe."""
+    content = encoded(scratch, "-write_xing", "0", "-id3v2_version", "0")
+    content *= 3_000_000 // len(content)
+    path = scratch / "large.mp3"
+    path.write_bytes(content)
+    with open(CountedMp3(str(path)).open(), "rb") as pipe:
+        first = pipe.read(1)
+        time.sleep(0.05)
+        assert first + pipe.read() == content
 
 
 def test_a_size_without_a_number_of_frames(scratch):
