@@ -466,6 +466,7 @@ def test_max_failures(capfd, four, failing, allowed, stops):
         assert said.code == (1 if failing else 0)
 
 
+@pytest.mark.slow
 def test_limits_of_an_input(capfd, four):
     """--timeout and --memory end an input that takes more; the others are done."""
     write_files(four.parent, {"inputs/b.txt": "sleep", "inputs/c.txt": "eat"})
@@ -504,6 +505,7 @@ def test_a_setup_that_takes_long_is_said(capfd, four, monkeypatch):
     assert said.err == ""
 
 
+@pytest.mark.slow
 def test_temporary_files_of_a_worker_that_was_ended(capfd, four):
     """They are gone when the next input begins, and not only at the end: a week of timeouts fills no disk."""
     write_files(four.parent, {"inputs/a.txt": "sleep", "inputs/b.txt": "crash"})

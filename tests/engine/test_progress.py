@@ -161,6 +161,7 @@ def test_sound_in_shards_counts(hours: Hour, folder: Path, sink: str):
     assert sound_seconds(folder / "out") == 4 * 3600.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink", ["files", "webdataset"])
 @pytest.mark.parametrize("generations", [0, 1])
 def test_sound_of_a_runner_or_a_guard_that_dies_counts(

@@ -301,6 +301,7 @@ def test_no_more_is_fetched_ahead_than_is_allowed(launcher, folder, web):
     assert left_over(folder / "outputs") == []
 
 
+@pytest.mark.slow
 def test_as_many_are_fetched_ahead_as_are_allowed(folder, web):
     """And one that is not wanted any more goes when it comes, before the batch is over."""
     release = threading.Event()
