@@ -34,11 +34,12 @@ TESTS_IN_HUGE_PAGES = 100
 _tests = itertools.count(1)
 # large parts of installed packages that nothing here imports
 UNUSED = re.compile(
-    r"/(_?tests?|sympy|sklearn|_inductor|_dynamo|torch/(ao|onnx|testing|_export|_numpy|_vendor)|trio|"
-    r"torch/distributed/(fsdp|tensor|checkpoint|elastic|pipelining)|torchgen|_aot_autograd|google/(auth|api_core)|"
-    r"pygments/lexers|numba/cuda|mypyc?|setuptools|ray/(rllib|serve|tune|train|llm)|jedi|parso|prompt_toolkit|pyasn1_modules|"
-    r"moto/(?!core|cloudwatch|events|iam|moto|s3|util)[a-z0-9]+|mpmath|narwhals|devtools|distlib|virtualenv|"
-    r"huggingface_hub/cli|numpy/distutils|wcwidth|onnxruntime/(quantization|tools|transformers))/"
+    r"/(_?tests?|sympy|sklearn|_inductor|_dynamo|torch/(ao|onnx|testing|_export|_numpy|_vendor)|trio|torchgen|"
+    r"torch/distributed/(fsdp|tensor|checkpoint|elastic|pipelining)|_aot_autograd|google/(auth|api_core)|"
+    r"pygments/lexers|numba/cuda|mypyc?|setuptools|ray/(rllib|serve|tune|train|llm)|jedi|parso|"
+    r"prompt_toolkit|pyasn1_modules|moto/(?!core|cloudwatch|events|iam|moto|s3|util)[a-z0-9]+|mpmath|narwhals|"
+    r"devtools|distlib|virtualenv|huggingface_hub/cli|numpy/distutils|wcwidth|"
+    r"onnxruntime/(quantization|tools|transformers))/"
 )
 # fixtures that start processes, servers and browsers
 SLOW_FIXTURES = {
