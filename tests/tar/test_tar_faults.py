@@ -228,7 +228,7 @@ def test_a_kill_leaves_no_half_shard(folder, number, tool):
         lambda: list(folder.glob(".s-*.partial")) and (tool != "split" or (folder / "s-001.tar").exists())
     )
     process.send_signal(number)
-    said = process.communicate()[1]
+    said = process.communicate(timeout=60)[1]
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number), said
     shards = sorted(folder.glob("s-*.tar"))
     assert [len(read_tar(shard)) for shard in shards] == ([4, 4] if tool == "split" else [])
@@ -254,7 +254,7 @@ def test_two_writers_do_not_mix(folder):
     said = program("tar", "cat", "other.tar", "-o", "out.tar", cwd=folder)
     assert (said.code, len(said.lines)) == (2, 1)
     assert "another process is writing it" in said.err
-    first.communicate()
+    first.communicate(timeout=60)
     assert read_tar(folder / "out.tar") == GOOD
 
 
@@ -299,7 +299,7 @@ def test_memory_does_not_grow_with_the_stream(folder, tool):
             info = tarfile.TarInfo(f"{number:04d}.bin")
             info.size = 30_000_000 if number % 100 == 50 else 200_000
             stream.addfile(info, io.BytesIO(bytes(info.size)))
-    said = process.communicate()[1].decode()
+    said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 0, said
     assert int(said.splitlines()[-1]) < 100
     assert sum(path.stat().st_size for path in folder.glob("*.tar")) > 300_000_000
