@@ -44,8 +44,9 @@ _SYNC = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb]")
 # the most bytes before the first frame, in a stream recorded from the middle
 MOST_BEFORE = 1 << 16
 _SEND_AT_ONCE = 1 << 18
-# how large a pipe may be, and how long to wait when it is full: not so long that a decoder could empty it
-_LARGE_PIPE, _SECONDS_PER_BYTE = 1 << 20, 5e-9
+# how large a pipe is to be, since a user may have 256 of them, and how long to wait when it is full: not so
+# long that a decoder could empty it
+_LARGE_PIPE, _SECONDS_PER_BYTE = 1 << 18, 5e-9
 _SEEN_AT_ONCE = 1 << 23
 
 
@@ -147,18 +148,18 @@ class CountedMp3:
 class _Pipe(io.FileIO):
     """The end of a pipe that is written to; a full one is filled again when much of it has been read.
 
-    The system wakes a writer at each page that is read, and that takes a tenth of the time of decoding.
+    The system wakes a writer at each page that is read, and that takes a twentieth of the time of decoding.
     """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb")
-        os.set_blocking(descriptor, False)
         self._has_room = select.poll()
         self._has_room.register(descriptor, select.POLLOUT)
         self._pause = 0.0
-        # other systems than Linux have no such option, and a user may have too many pipes
+        # other systems than Linux have no such option, and a user may have too many pipes: then, writes block
         with suppress(AttributeError, OSError):
             self._pause = _SECONDS_PER_BYTE * fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _LARGE_PIPE)
+            os.set_blocking(descriptor, False)
 
     def send(self, content: bytes) -> None:
         """Write all of the content."""
