@@ -183,9 +183,10 @@ class _Drivers:
                 target=_drive, args=(driver, theirs, [ours, *self._connections])
             )
             process.start()
-        theirs.close()
-        self._processes[stage.name] = process
-        self._connections[ours] = stage.name
+            theirs.close()
+            # a signal in between would find a driver that nobody knows
+            self._processes[stage.name] = process
+            self._connections[ours] = stage.name
 
     def _wait(self) -> None:
         """Take events from the drivers until all have ended."""

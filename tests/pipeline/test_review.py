@@ -1,6 +1,7 @@
 """What a review of pipelines has found: stages that do not run now, dropped files, inputs in shards."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import tarfile
@@ -152,6 +153,33 @@ def test_a_stage_interrupted_with_nothing_left_to_do_says_what_it_did(
     assert ends == {"first": INCOMPLETE, "second": INCOMPLETE}
     assert end.signal == signal.SIGINT
     assert {name: stage.summary.done for name, stage in end.stages.items()} == {"first": 23, "second": 46}
+
+
+def test_a_signal_right_after_a_driver_is_started_reaches_it(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """Otherwise it goes on, and nobody tells it to end."""
+    pipe, this = multiprocessing.Pipe, os.getpid()
+
+    def striking(*, duplex: bool) -> tuple:
+        ours, theirs = pipe(duplex=duplex)
+        close = theirs.close
+
+        def strike() -> None:
+            close()
+            if os.getpid() == this:
+                os.kill(this, signal.SIGINT)
+
+        theirs.close = strike
+        return ours, theirs
+
+    monkeypatch.setattr(running.multiprocessing, "Pipe", striking)
+    pipeline = Pipeline(inputs.parent / "out")
+    pipeline.stage("first", SlowlyHalves(str(inputs)), workers=1)
+    try:
+        assert run_stages(pipeline, pipeline.stages).signal == signal.SIGINT
+        assert not multiprocessing.active_children()
+    finally:
+        for process in multiprocessing.active_children():
+            process.kill()
 
 
 def test_files_that_were_dropped_are_missed_by_name(inputs: Path):
