@@ -178,7 +178,7 @@ class _InMemory(io.RawIOBase):
 
     @property
     def fault(self) -> OSError | None:
-        return self.file.fault if self.file else self._unmade
+        return self._unmade or (self.file.fault if self.file else None)
 
     def readable(self) -> bool:
         return True
@@ -244,7 +244,10 @@ class _InMemory(io.RawIOBase):
             except OSError as error:
                 self._unmade = error
                 raise
-            self.file.write(self._room[: self.end])
+            rest = self._room[: self.end]
+            while rest:
+                # a disk that is nearly full takes a part of it, and refuses the next
+                rest = rest[self.file.write(rest) :]
             self.file.seek(self._at)
         return self.file
 

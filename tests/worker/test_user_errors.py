@@ -102,3 +102,16 @@ def test_a_content_for_which_no_file_can_be_made_ends_the_run(folder: Path, *, i
 
     with pytest.raises(StorageError, match="gone/0: No such file or directory"):
         hold_content(memoryview(bytearray(32)), f"{folder}/gone/0", user_content(write), Scratch())
+
+
+def test_a_file_that_can_be_made_later_hides_no_fault(folder: Path):
+    """What came before is lost, even if the disk has room again for what comes after."""
+
+    def write(file: BinaryIO) -> None:
+        with contextlib.suppress(OSError, StorageError):
+            file.write(bytes(100_000))
+        (folder / "gone").mkdir()
+        file.write(b"end" * 100_000)
+
+    with pytest.raises(StorageError, match="gone/0: No such file or directory"):
+        hold_content(memoryview(bytearray(32)), f"{folder}/gone/0", user_content(write), Scratch())
